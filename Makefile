@@ -31,7 +31,7 @@ demo: $(LIGHT) ## Watch a workflow outlive its worker.
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(FULL) ## Run the tests: ARGS="-k lease" picks some, JOBS=0 uses one process.
-	$(BIN)/python -m pytest -q -n $(JOBS) --durations=10 --durations-min=0.5 $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --durations=10 --durations-min=0.5 $(ARGS)
 
 check: $(FULL) ## Check format, lint, types, imports between packages and generated pages.
 	$(BIN)/ruff format --check --quiet .

@@ -89,7 +89,7 @@ async def act_in_bulk(
         return DONE
     if not choice.waits:
         known = {"bulk": answer.run.id, "action": answer.action, "count": _count(answer)}
-        text = f"bulk {answer.action} {answer.run.id} is started for {_count(answer)} runs"
+        text = f"bulk {answer.action} {answer.run.id} was started for {_count(answer)} runs"
         context.out.done(known, text)
         return DONE
     context.out.say(f"Bulk {answer.action} {answer.run.id}: {_count(answer)} runs match.")

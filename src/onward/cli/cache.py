@@ -25,7 +25,10 @@ def cache() -> None:
 @click.option("--version", metavar="TEXT", help="Only results of this version.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @click.option(
-    "--after", metavar="KEY", default="", help="Continue after this key, the last on the page."
+    "--after",
+    metavar="KEY",
+    default="",
+    help="Continue after this key, the last of the previous page.",
 )
 async def list_cache(
     context: CommandContext, *, step: str | None, version: str | None, limit: int, after: str
@@ -59,7 +62,7 @@ async def purge(
 ) -> int:
     """Delete cached results.
 
-    The next call of the step does its work again. Runs that have read a result keep it.
+    The next call executes the step again. Runs that have read a result keep it.
     """
     if not (every or key or step or version):
         raise click.UsageError("Give --key, --step, --version or --all.")

@@ -124,7 +124,7 @@ def _print(given: Given, checked: list[CheckedRun]) -> None:
     if not misfits:
         given.out.say(f"{runs} checked: the code fits.")
         return
-    given.out.say(f"{runs} checked: the code does not fit {len(misfits)}. {_NEXT}")
+    given.out.say(f"{runs} checked: the code does not fit {len(misfits)} of them. {_NEXT}")
 
 
 def _unread(run: CheckedRun) -> list[str]:

@@ -47,8 +47,8 @@ def add_clock(root: click.Group) -> None:
         the time is right again, --retime restarts such timers and delayed starts: each waits its
         full duration from now. Fixed times (sleep_until, at) and deadlines do not change.
 
-        When the clock is set forward while workers run, waits keep their length, so their due
-        times move. If the skipped time did pass, for example because a virtual machine was paused,
+        When the clock is set forward while workers run, waits keep their length, so their due times
+        move. If the skipped time really passed, for example because a virtual machine was paused,
         use --accept: waits then end when they were first due.
         """
         if accept:
@@ -72,7 +72,7 @@ async def _retime(context: CommandContext, *, reset: bool) -> int:
     if runs:
         named = ", ".join(runs[:_MAX_NAMED]) + (", ..." if len(runs) > _MAX_NAMED else "")
         count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-        text = f"The waits of {count} count from now: {named}"
+        text = f"The waits of {count} start over now: {named}"
     context.out.done({"retimed": runs}, text)
     return DONE
 
@@ -121,7 +121,7 @@ def _reset_text(before: Reading) -> str:
         f"The store's time was set back by {_rounded(before.ahead)}"
         f" to {instant_text(before.machine // SECOND * SECOND)}. Workers follow within about a"
         f" second. Timers keep their due times; {before.timers} of them were set while the time was"
-        " ahead and fire late by that amount (to make them count from now: onward clock --retime)."
+        " ahead and fire late by that amount (to restart them: onward clock --retime)."
     )
 
 

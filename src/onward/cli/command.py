@@ -79,9 +79,9 @@ def root() -> click.Group:
     def onward() -> None:
         """Inspect and control durable runs and their effects.
 
-        The database is --db, or ONWARD_DB, or `db` in onward.toml or in [tool.onward] of
-        pyproject.toml, or onward.db, in this order. The namespace is found in the same way. You can
-        put these flags before or after the command.
+        The database is the first of these that is set: --db, ONWARD_DB, `db` in onward.toml or in
+        [tool.onward] of pyproject.toml; otherwise, it is onward.db. The namespace is found in the
+        same way. You can put these flags before or after the command.
         """
 
     return group(onward)
@@ -104,7 +104,7 @@ def _flags(work: Any) -> Any:
     for flag in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line."),
         click.option("--namespace", metavar="NAME", help="The tenant."),
-        click.option("--db", metavar="URL", help="A file, or postgresql://..."),
+        click.option("--db", metavar="URL", help="A file, postgresql://... or onward://..."),
     ):
         work = flag(work)
     return work

@@ -128,7 +128,7 @@ async def replay(context: CommandContext, *, ids: tuple[str, ...], force: bool) 
         row = await context.engine.find(given, changes=True)
         new = await context.app.dead.replay(row.id, force=force)
         known = {"id": new.id, "accepted": True, "uid": new.uid}
-        context.out.done(known, f"run {new.id} is retried")
+        context.out.done(known, f"run {new.id} is being retried")
         return True
 
     return await for_each(context, ids, act)

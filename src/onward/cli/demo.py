@@ -82,11 +82,11 @@ class _Tour:
         )
 
     async def _crash(self) -> None:
-        self._title("1. A worker is killed, and another continues")
+        self._title("1. A worker is killed, and another takes over")
         worker = self._worker()
         try:
             await start_by_name(self._app, "order", {"cents": 500}, {"id": RUN})
-            self._say(f"run {RUN} is started, and worker {worker.pid} executes it")
+            self._say(f"run {RUN} has started, and worker {worker.pid} executes it")
             await self._until(self._is_packing, worker)
             self._say("the result of step reserve is recorded; step pack is running")
             worker.kill()  # SIGKILL: it cannot clean up
@@ -97,7 +97,7 @@ class _Tour:
         (self._folder / "hands_free").touch()
         worker = self._worker()
         try:
-            self._say(f"worker {worker.pid} is started, and continues the run")
+            self._say(f"worker {worker.pid} starts and continues the run")
             await self._until(self._is_paused, worker)
         finally:
             _end(worker)

@@ -1,47 +1,49 @@
-"""`onward dev`: a worker that is restarted when the code changes, with logs for people."""
+"""`onward dev`: a worker that is restarted when the code changes, and a server beside it."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from onward.cli.command import DONE, Given, bare_command
+from onward.cli.command import Given, bare_command
+from onward.cli.command_settings import DevCommand
+from onward.cli.dev_server import DevServer
 from onward.cli.logs import TextFormatter, configure_logs
-from onward.cli.source_watch import SourceWatch, folders_of
+from onward.cli.reloader import LOOK_SECONDS, Reloader
 from onward.cli.user_code import load_app
 from onward.cli.worker import override_store, serve, worker_options
-from onward.cli.worker_settings import WorkerCommand
+from onward.engine.address import resolved
 from onward.system.clock import spawn_thread
 
-if TYPE_CHECKING:
-    from onward.cli.output import Output
-
-LOOK_SECONDS = 0.3
 DRAIN = "2s"
 """How long steps may go on when the code has changed, before they are abandoned and run again."""
-DRAIN_SECONDS, LEAVE_SECONDS = 4.0, 5.0
-"""How long a worker may take to end, and then to end without its steps."""
 
 
 def add_dev(root: click.Group) -> None:
     """Add the command, which is in no group."""
 
-    @bare_command(root, "dev", example="onward dev shop.tasks", cls=WorkerCommand)
+    @bare_command(root, "dev", example="onward dev shop.tasks", cls=DevCommand)
     @worker_options
+    @click.option(
+        "--grpc",
+        "address",
+        metavar="HOST:PORT",
+        help="Where the server listens. Default: 127.0.0.1:7170, or a free port.",
+    )
     @click.option("--no-reload", is_flag=True, help="Ignore changes, for example in a debugger.")
-    @click.option("--parent", type=int, hidden=True)
+    @click.option("--parent", type=int, nargs=2, hidden=True)
     def dev(
         given: Given,
         target: str,
+        address: str | None,
         log_level: str | None,
-        parent: int | None,
+        parent: tuple[int, int] | None,
         *,
         no_reload: bool,
         **options: Any,
@@ -53,77 +55,35 @@ def add_dev(root: click.Group) -> None:
         in progress continue there, after their completed steps. Steps have 2 s to finish (--drain);
         otherwise they run again. If the module cannot be imported, the worker starts after the next
         change. Logs are in colour on a terminal, unless NO_COLOR is set.
+
+        A server for the App's database runs beside the worker, and is not restarted with it. Other
+        programs on this machine connect to the address that it prints. It needs the package
+        grpcio; without it, there is only the worker.
         """
-        if parent is not None:
-            spawn_thread(lambda: _end_with(parent), name="onward-parent")
-        elif not no_reload:
-            return Reloader(given.out, target.partition(":")[0]).run()
-        app = load_app(target)
         is_coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         lines = TextFormatter(dates=False, colour=is_coloured)
+        if parent is None and not no_reload:
+            server = DevServer(given.out, address)
+            configure_logs(log_level, as_json=given.out.as_json, formatter=lines)
+            return Reloader(given.out, target.partition(":")[0], server).run()
+        beside = DevServer(given.out, address) if parent is None else None
+        if parent is not None:
+            spawn_thread(lambda: _end_with(parent[0]), name="onward-parent")
+        app = load_app(target)
         configure_logs(log_level, as_json=given.out.as_json, formatter=lines)
         override_store(app, given)
         app.debug = True
+        url = resolved(app._url, Path.cwd())
+        if parent is not None:
+            with open(parent[1], "w", encoding="utf-8") as pipe:
+                pipe.write(f"{url}\n")
         chosen = {name: value for name, value in options.items() if value not in (None, ())}
-        return serve(app, given, {"drain": DRAIN} | chosen)
-
-
-class Reloader:
-    """Runs this command as a child process that does not watch, a new one after each change."""
-
-    def __init__(self, out: Output, module: str) -> None:
-        self._out = out
-        self._stop = threading.Event()
-        self._has_terminal_signal = False
-        sys.path.insert(0, str(Path.cwd()))
-        self._watch = SourceWatch(folders_of(module))
-
-    def run(self) -> int:
-        """Run and replace the child until a signal; return the exit status."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-        while not self._stop.is_set():
-            child = self._start()
-            changed = self._until_change(child)
-            self._end(child)
-            if changed:
-                self._out.note(f"{_listed(changed)} changed: restarting the worker.")
-        return DONE
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        parent = str(os.getpid())
-        command = [sys.executable, "-m", "onward", *sys.argv[1:], "--parent", parent]
-        return subprocess.Popen(command)  # noqa: S603 - ourselves
-
-    def _on_signal(self, number: int, _frame: object) -> None:
-        # Ctrl-C in a terminal reaches the child as well, and a second signal abandons its steps.
-        self._has_terminal_signal = number == signal.SIGINT
-        self._stop.set()
-
-    def _until_change(self, child: subprocess.Popen[bytes]) -> list[Path]:
-        """Wait for a change or a signal; an empty list means a signal."""
-        is_told = False
-        while not self._stop.wait(LOOK_SECONDS):
-            changed = self._watch.changed()
-            if changed:
-                return changed
-            if child.poll() is not None and not is_told:
-                self._out.note(
-                    f"The worker exited with status {child.returncode}. It restarts when a file "
-                    f"changes; press Ctrl-C to stop."
-                )
-                is_told = True
-        return []
-
-    def _end(self, child: subprocess.Popen[bytes]) -> None:
-        if not self._has_terminal_signal:
-            child.terminate()
-        for seconds, end in ((DRAIN_SECONDS, child.terminate), (LEAVE_SECONDS, child.kill)):
-            try:
-                child.wait(seconds)
-            except subprocess.TimeoutExpired:
-                end()
-        child.wait()
+        return serve(
+            app,
+            given,
+            {"drain": DRAIN} | chosen,
+            beside=None if beside is None else beside.serving(url),
+        )
 
 
 def _end_with(parent: int) -> None:
@@ -131,8 +91,3 @@ def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         threading.Event().wait(LOOK_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _listed(paths: list[Path]) -> str:
-    first, *others = (os.path.relpath(path) for path in paths)
-    return f"{first} and {len(others)} more files" if others else first

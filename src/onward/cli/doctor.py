@@ -19,6 +19,7 @@ from onward.engine.doctor import SECTIONS, conclude
 from onward.engine.finding import Finding
 from onward.engine.health_findings import examine_file
 from onward.engine.migration import plan_migration
+from onward.engine.server_address import is_server
 from onward.errors import SchemaTooNew
 from onward.sdk.app import App
 
@@ -32,16 +33,19 @@ def add_doctor(root: click.Group) -> None:
     """Add the command, which is in no group."""
 
     @bare_command(root, "doctor", example="onward doctor --db postgresql://shop@db/shop")
-    @click.option("--full", is_flag=True, help="Check the invariants of all runs. This takes long.")
+    @click.option(
+        "--full", is_flag=True, help="Check the invariants of all runs. This can take a long time."
+    )
     def doctor(given: Given, *, full: bool) -> int:
         """Find problems with a store, its runs and its workers.
 
         Checks the schema, the settings on which durability depends, the invariants of the tables,
-        the clock, leases, runs that no worker can take, uncertain effects, and sizes. Nothing is
-        changed, and workers may run. Each finding comes with its meaning and the next command.
+        the clock, leases, runs that no worker can take, uncertain effects, and sizes. The command
+        changes nothing, and workers can keep running. Each finding comes with an explanation and
+        the command to run next.
 
-        The invariants are checked for some thousand open runs and the newest runs, so that the
-        command is fast on a large store. With --full they are checked for all runs.
+        The invariants are checked for a few thousand open runs and the newest runs, so the command
+        is fast on a large store. With --full, they are checked for all runs.
 
         Exits with 1 if there is a finding.
         """
@@ -68,16 +72,13 @@ async def _examine(
     settings: Settings, out: Output, *, is_full: bool
 ) -> tuple[list[Finding], str | None]:
     """Return what is wrong, and what was not looked at."""
-    await check_exists(settings.db, NO_DATABASE)
-    try:
-        plan = await plan_migration(settings.db)
-    except SchemaTooNew as error:
-        advice = "Upgrade Onward on this machine: pip install -U onward"
-        return [_schema(str(error), advice)], None
-    if plan.before != plan.after:
-        text = f"{plan.where} has schema {plan.before}, and this version needs {plan.after}"
-        return [_schema(text, "onward migrate")], None
-    found = examine_file(settings.db)
+    found: list[Finding] = []
+    if not is_server(settings.db):  # which has looked at its database when it started
+        await check_exists(settings.db, NO_DATABASE)
+        wrong = await _wrong_schema(settings.db)
+        if wrong is not None:
+            return [wrong], None
+        found = examine_file(settings.db)
     parts: list[Part] = []
     total = None if is_full else len(SECTIONS)
     async with App(settings.db, namespace=settings.namespace) as app:
@@ -91,6 +92,17 @@ async def _examine(
     if not all(part.is_all for part in parts):
         note = f"The invariants were checked for {runs:,} runs, not for all: onward doctor --full"
     return found + conclude(parts), note
+
+
+async def _wrong_schema(url: str) -> Finding | None:
+    try:
+        plan = await plan_migration(url)
+    except SchemaTooNew as error:
+        return _schema(str(error), "Upgrade Onward on this machine: pip install -U onward")
+    if plan.before == plan.after:
+        return None
+    text = f"{plan.where} has schema {plan.before}, and this version needs {plan.after}"
+    return _schema(text, "onward migrate")
 
 
 def _schema(text: str, advice: str) -> Finding:

@@ -29,7 +29,7 @@ def inputs() -> None:
 @click.option("--pipeline", metavar="NAME", help="Inputs of one pipeline.")
 @click.option("--state", type=click.Choice(STATES), help="Inputs in one state.")
 @click.option("--source", metavar="NAME", help="Inputs from one source, such as gmail.")
-@click.option("--text", metavar="TEXT", help="A part of the title or of the external id.")
+@click.option("--text", metavar="TEXT", help="Part of the title or of the external id.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 async def list_inputs(context: CommandContext, **wanted: Any) -> int:
     """List inputs, newest first.
@@ -68,9 +68,9 @@ async def counts(context: CommandContext, *, pipeline: str | None) -> int:
 @command(inputs, "show", example="onward inputs show 5f0c2a")
 @click.argument("id", metavar="ID")
 async def show_input(context: CommandContext, *, id: str) -> int:  # noqa: A002 - an argument
-    """Show what happened because of an input.
+    """Show everything that an input has caused.
 
-    Prints its events, and the effects of the runs that took them.
+    Prints its events, and the effects of the runs that handled them.
     """
     report = await context.app.inputs.get(id)
     info = report.input
@@ -117,11 +117,11 @@ def _rows(event: EventInfo) -> list[tuple[Any, ...]]:
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.option("--reason", required=True, metavar="TEXT", help="Why, for the record.")
 async def skip(context: CommandContext, *, ids: tuple[str, ...], reason: str) -> int:
-    """Skip inputs: start nothing more because of them.
+    """Skip inputs: they cause nothing new.
 
-    Pending events are skipped, and runs that have not sent their effect are cancelled. Runs past
-    their effect complete, and what was consumed stays so. The exit status is 1 if nothing was left
-    to skip.
+    Pending events are skipped, and runs that have not sent their effect are cancelled. Runs that
+    have sent their effect complete, and consumed events stay consumed. The exit status is 1 if
+    nothing was left to skip.
     """
 
     async def one(input_id: str) -> bool:

@@ -42,12 +42,15 @@ def commands() -> click.Group:
     from onward.cli.doctor import add_doctor
     from onward.cli.effects import effects
     from onward.cli.inputs import inputs
+    from onward.cli.keys import keys
     from onward.cli.migrate import add_migrate
+    from onward.cli.namespaces import namespaces
     from onward.cli.pipelines import pipelines
     from onward.cli.prune import add_prune
     from onward.cli.queues import queues
     from onward.cli.run_actions import runs
     from onward.cli.schedules import schedules
+    from onward.cli.server import add_server
     from onward.cli.start import add_start
     from onward.cli.stats import add_stats, add_why
     from onward.cli.topics import topics
@@ -57,7 +60,7 @@ def commands() -> click.Group:
 
     group = root()
     operated = (cache, dead, effects, inputs, pipelines, queues, runs, schedules, topics, workers)
-    for each in operated:
+    for each in (*operated, keys, namespaces):
         group.add_command(each)
     for add in (
         add_check,
@@ -67,6 +70,7 @@ def commands() -> click.Group:
         add_doctor,
         add_migrate,
         add_prune,
+        add_server,
         add_start,
         add_stats,
         add_why,

@@ -49,7 +49,7 @@ FAMILIES = {
         "counter", _RUN, "Runs that the worker lost to another worker"
     ),
     "onward_step_seconds": SeriesFamily(
-        "histogram", ("workflow", "step", "outcome"), "Duration of attempts of steps"
+        "histogram", ("workflow", "step", "outcome"), "Duration of step attempts"
     ),
     "onward_cache_reads_total": SeriesFamily(
         "counter", ("workflow", "step", "outcome"), "Reads of cached results: hit or miss"
@@ -62,15 +62,15 @@ FAMILIES = {
     "onward_maintenance_seconds": SeriesFamily("histogram", (), "Duration of maintenance rounds"),
     "onward_lease_renewals_total": SeriesFamily("counter", (), "Renewals of the worker's lease"),
     "onward_leases_lost_total": SeriesFamily("counter", (), "Leases that the worker lost"),
-    "onward_open_runs": SeriesFamily("gauge", ("state",), "Open runs of the store"),
+    "onward_open_runs": SeriesFamily("gauge", ("state",), "Open runs in the store"),
     "onward_queue_ready": SeriesFamily(
-        "gauge", ("queue",), "Runs of the store that are ready to be claimed"
+        "gauge", ("queue",), "Runs in the store that are ready to be claimed"
     ),
     "onward_queue_age_seconds": SeriesFamily(
         "gauge", ("queue",), "Age of the oldest run that is ready to be claimed"
     ),
-    "onward_open_effects": SeriesFamily("gauge", ("state",), "Unsettled effects of the store"),
-    "onward_workers": SeriesFamily("gauge", (), "Live workers of the store"),
+    "onward_open_effects": SeriesFamily("gauge", ("state",), "Unsettled effects in the store"),
+    "onward_workers": SeriesFamily("gauge", (), "Live workers that use the store"),
     "onward_outbox": SeriesFamily("gauge", (), "Undelivered messages from callers' transactions"),
     "onward_schedule_lag_seconds": SeriesFamily(
         "gauge", (), "Age of the oldest schedule slot that is due and has no disposition"

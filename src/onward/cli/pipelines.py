@@ -34,7 +34,9 @@ def pipelines() -> None:
 
 
 _some = click.argument("names", metavar="[NAME...]", nargs=-1)
-_all = click.option("--all", "everything", is_flag=True, help="All pipelines, also later ones.")
+_all = click.option(
+    "--all", "everything", is_flag=True, help="All pipelines, including later ones."
+)
 
 
 @command(pipelines, "list", example="onward pipelines list")
@@ -52,7 +54,7 @@ async def list_pipelines(context: CommandContext) -> int:
 async def show_pipeline(context: CommandContext, *, name: str) -> int:
     """Show a pipeline: its graph with counts, and its handlers.
 
-    For a parallel pipeline the handlers are listed with their busiest keys.
+    For a parallel pipeline, the handlers are listed with their busiest keys.
     """
     info = await context.app.pipelines.get(name)
     topics = {each.name: each for each in await context.app.topics.list()}
@@ -80,7 +82,7 @@ async def show_pipeline(context: CommandContext, *, name: str) -> int:
 @click.argument("name", metavar="NAME")
 @click.option("--producer", metavar="NAME", help="One producer; by default all of them.")
 async def trigger(context: CommandContext, *, name: str, producer: str | None) -> int:
-    """Run producers of a pipeline soon.
+    """Run producers of a pipeline as soon as possible.
 
     Their schedules stay as they are. Consumers run by themselves when there are events.
     """
@@ -95,7 +97,7 @@ async def trigger(context: CommandContext, *, name: str, producer: str | None) -
 async def pause(context: CommandContext, *, names: tuple[str, ...], everything: bool) -> int:
     """Pause pipelines: they start no more runs.
 
-    Open runs continue. Events are still published, and wait.
+    Open runs continue. Events are still published, but wait.
     """
 
     async def one(name: str | None) -> str:

@@ -28,7 +28,8 @@ def add_prune(root: click.Group) -> None:
     @click.option(
         "--older-than",
         metavar="DURATION",
-        help="Delete runs that ended longer ago, such as 30d. Default: the setting `retention`.",
+        help="Delete runs that ended longer ago than this, such as 30d. "
+        "Default: the `retention` setting.",
     )
     @click.option(
         "--state",
@@ -44,7 +45,7 @@ def add_prune(root: click.Group) -> None:
         """Delete runs that ended long ago.
 
         Workers do this themselves, as set by App(retention=...). Use this command to delete more,
-        or where no worker runs. Workers can keep running.
+        or when no worker is running. Workers can keep running.
 
         Without --older-than, runs are kept as long as the setting `retention` says: in
         ONWARD_RETENTION or onward.toml, such as "succeeded=7d failed=30d". Without that setting,
@@ -53,7 +54,7 @@ def add_prune(root: click.Group) -> None:
         Runs with effects that are not settled are kept, and so are runs that others still need:
         those with open children, and those that an existing run retries or was forked from.
 
-        Rows that have expired are deleted, too: old slots of schedules, results in the cache,
+        Expired rows are also deleted: old slots of schedules, results in the cache,
         workers that left, ids of deleted runs, and keys of queues that only remember their rate.
         """
         rows = await _pruned(context, _keep(older_than, states), dry_run=dry_run)

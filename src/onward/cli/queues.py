@@ -48,7 +48,7 @@ async def list_queues(context: CommandContext) -> int:
 @click.option(
     "--hold",
     type=click.Choice(["running", "open"]),
-    help="Count runs that are running, or all between their first claim and their end.",
+    help="Count running runs, or all runs from their first claim to their end.",
 )
 @click.option("--weight", type=click.IntRange(1, 1000), help="The share of a key in its queue.")
 async def limit(  # noqa: PLR0913 - each is an option of the command

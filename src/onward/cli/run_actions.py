@@ -151,7 +151,7 @@ async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool, *
     async def act(given: str) -> bool:
         row = await find(context, given)
         new = await context.app.retry(row.id, force=force)
-        report_on(context, new.id, "is retried", accepted=True, uid=new.uid)
+        report_on(context, new.id, "is being retried", accepted=True, uid=new.uid)
         return True
 
     return await for_each(context, ids, act)

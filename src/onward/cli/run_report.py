@@ -167,7 +167,7 @@ def _blocked(report: RunReport) -> Iterator[str]:
     """Return why no worker executes a run that could continue."""
     if report.blocked is not None:
         yield report.blocked
-    yield from (blocker.text for blocker in report.held_back)
+    yield from (str(blocker) for blocker in report.held_back)
 
 
 def _worker(report: RunReport) -> str | None:

@@ -91,8 +91,8 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
     """List runs that were started by clients.
 
     Newest first. --all, --root and --parent also list children, routed steps and map chunks. If no
-    live worker can take a run, the reason is beside its state. A run that was retried, forked or
-    continued under the same id shows the uid of the new run; --state leaves it out.
+    live worker can take a run, the reason is shown next to its state. A run that was retried,
+    forked or continued under the same id shows the uid of the new run; --state leaves it out.
     """
     query = RunQuery(name, state, queue, tag=tag, children=every)
     found = await context.engine.list_runs(
@@ -203,7 +203,7 @@ async def fork(
     value = UNCHANGED if result is None else from_json("--result", result)
     row = await find(context, ids[0])
     new = await context.app.fork(row.id, step, result=value, new_id=new_id, resend=resend)
-    report_on(context, new.id, f"is forked from {row.uid}", accepted=True, uid=new.uid)
+    report_on(context, new.id, f"was forked from {row.uid}", accepted=True, uid=new.uid)
     return DONE
 
 

@@ -25,8 +25,8 @@ DEFAULTS = {"db": "onward.db", "namespace": "default"}
 RETENTION = "retention"
 """A setting of the environment and of files: how long `onward prune` keeps runs."""
 
-WORKER = "worker"
-"""The table of a file with the options of `onward worker`."""
+WORKER, SERVER = "worker", "server"
+"""The tables of a file with the options of `onward worker` and of `onward server`."""
 
 
 class Settings(NamedTuple):
@@ -80,19 +80,20 @@ def is_debugging(environment: Mapping[str, str]) -> bool:
 def _from_file(folder: Path) -> dict[str, str]:
     """Return the settings of the nearest file."""
     found, path = _nearest(folder)
-    return _checked({name: value for name, value in found.items() if name != WORKER}, path)
+    plain = {name: value for name, value in found.items() if name not in (WORKER, SERVER)}
+    return _checked(plain, path)
 
 
-def worker_table(folder: Path) -> dict[str, Any]:
-    """Return the table `worker` of the nearest file: options of `onward worker`, as written there.
+def table_of(name: str, folder: Path) -> dict[str, Any]:
+    """Return a table of the nearest file: the options of a command, as written there.
 
     Raises:
         BadInput: the file cannot be understood.
     """
     found, path = _nearest(folder)
-    table = found.get(WORKER, {})
+    table = found.get(name, {})
     if not isinstance(table, dict):
-        raise BadInput(f"{WORKER} in {path}", "is not a table", f"Write [{WORKER}]")
+        raise BadInput(f"{name} in {path}", "is not a table", f"Write [{name}]")
     return table
 
 
@@ -131,7 +132,7 @@ def _table(path: Path, table: tuple[str, ...]) -> Any:
 def _checked(found: dict[str, Any], path: Path) -> dict[str, str]:
     for name, value in found.items():
         if name not in (*DEFAULTS, RETENTION):
-            known = ", ".join((*DEFAULTS, RETENTION, f"[{WORKER}]"))
+            known = ", ".join((*DEFAULTS, RETENTION, f"[{WORKER}]", f"[{SERVER}]"))
             raise BadInput(f"{name} in {path}", "is not a known setting", f"Use {known}")
         if not isinstance(value, str):
             raise BadInput(f"{name} in {path}", "is not a string", f'Write {name} = "..."')

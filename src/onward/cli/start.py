@@ -47,7 +47,7 @@ def add_start(root: click.Group) -> None:
     @click.option("--queue", metavar="NAME", help="Default: that of the workflow, or default.")
     @click.option("--priority", type=int, metavar="N", help="Higher starts first. Default: 0.")
     @click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated.")
-    @click.option("--delay", metavar="DURATION", help="How long to wait before it starts.")
+    @click.option("--delay", metavar="DURATION", help="How long to wait before the run starts.")
     @click.option("--module", metavar="MODULE", help="Your code, to check the arguments.")
     @click.option(
         "--wait", is_flag=True, help="Wait until the run has ended, and print its result."

@@ -61,7 +61,7 @@ def add_why(root: click.Group) -> None:
     async def why(context: CommandContext, *, run_id: str) -> int:
         """Show why a run does not proceed, and what to do next.
 
-        Includes the same for the runs that it waits for.
+        If the run waits for other runs, this includes their reasons.
         """
         key = await context.engine.find(run_id, changes=False)
         blockers = await context.engine.why(key.id)
@@ -69,7 +69,7 @@ def add_why(root: click.Group) -> None:
         context.out.things([asdict(blocker) for blocker in blockers], (), ())
         context.out.say(f"run {shown(key.id)}: {shown(state_text(info))}")
         for blocker in blockers:
-            text = indent(shown(blocker.text, lines=True), "    ").lstrip()
+            text = indent(shown(str(blocker), lines=True), "    ").lstrip()
             context.out.say(f"- {blocker.kind}: {text}")
             context.out.say(f"  Next: {shown(blocker.next)}")
         if not blockers:

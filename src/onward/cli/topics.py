@@ -91,9 +91,10 @@ def _cut(text: str) -> str:
 async def replay(
     context: CommandContext, *, topic: str, ids: tuple[str, ...], consumer: str | None
 ) -> int:
-    """Have events handled again that were consumed or skipped.
+    """Make consumers handle consumed or skipped events again.
 
-    Their effects are sent again. The exit status is 1 if no event was consumed or skipped.
+    Their effects are sent again. The exit status is 1 if none of the events was consumed or
+    skipped.
     """
     count = await context.app.topics.replay(topic, ids, consumer=consumer)
     return _told(context, topic, "replayed", count, "pending again")

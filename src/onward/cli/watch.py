@@ -36,7 +36,7 @@ def add_watch(runs: click.Group) -> None:
     async def watch(context: CommandContext, *, run_id: str | None) -> int:
         """Watch a run until it has ended, or all runs until Ctrl-C.
 
-        On a terminal the view is redrawn; elsewhere, and with --json, each change is a line. With
+        In a terminal, the view is redrawn; elsewhere, and with --json, each change is a line. With
         an ID, exits with 0 if the run has succeeded, and with 1 otherwise.
         """
         return await _watch(context, run_id)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from onward.cli.command import DONE, NO, Given, bare_command, explain
+from onward.cli.command_settings import WorkerCommand
 from onward.cli.logs import LEVELS, configure_logs
 from onward.cli.metrics import metrics_endpoint
 from onward.cli.user_code import load_app
-from onward.cli.worker_settings import WorkerCommand
 from onward.errors import BadInput, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from onward.sdk.app import App
 
@@ -63,7 +63,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--lease",
         metavar="DURATION",
-        help="How long without a lease renewal until others take over its runs. Default: 15s.",
+        help="How long the lease lasts without a renewal. Then others take over. Default: 15s.",
     ),
     click.option(
         "--drain",
@@ -116,24 +116,25 @@ def add_worker(root: click.Group) -> None:
         MODULE is imported from the current folder. APP is the name of an App in it: by default
         `app`, or the only App there is. The worker executes all workflows that the module defines
         or imports, and creates the schedules at its top level. The store is the one that the App
-        names; only --db and --namespace override it, not the environment and not a settings file.
+        names. Only --db and --namespace override it; the environment and the settings file do not.
 
         After the first SIGTERM or Ctrl-C, the worker takes no more runs and waits up to --drain for
         running steps. After the second, it abandons these steps. In both cases, another worker
         continues its runs.
-        Logs go to stderr, with --json as lines of JSON.
+        The worker logs to stderr (with --json, one object per line).
 
         Exit status: 0 after a signal or `onward workers drain`; 1 if the store is unavailable at
-        the start, or the worker failed; 2 if the module, an option or the store is wrong; 70 if the
-        code of a run has blocked the worker for --stall-limit; 143 or 130 after a second SIGTERM
-        or Ctrl-C.
+        startup, or the worker failed; 2 if the module, an option or the store is wrong; 70 if the
+        code of a run has blocked the worker for --stall-limit; 143 or 130 after a second SIGTERM or
+        Ctrl-C.
         """
         loop_factory = _uvloop() if uvloop else None
         app = load_app(target)
         configure_logs(log_level, as_json=given.out.as_json)
         override_store(app, given)
         chosen = {name: value for name, value in options.items() if value not in (None, ())}
-        return serve(app, given, chosen, loop_factory, metrics)
+        beside = None if metrics is None else _with_metrics(app, metrics)
+        return serve(app, given, chosen, loop_factory, beside)
 
 
 def override_store(app: App, given: Given) -> None:
@@ -157,16 +158,24 @@ def serve(
     given: Given,
     options: dict[str, Any],
     loop_factory: LoopFactory | None = None,
-    metrics: str | None = None,
+    beside: AbstractAsyncContextManager[None] | None = None,
 ) -> int:
-    """Run a worker until a signal, and return the exit status."""
+    """Run a worker until a signal, and return the exit status.
+
+    Args:
+        app: The App of the worker.
+        given: The flags of the command.
+        options: The options of the worker.
+        loop_factory: Creates its event loop.
+        beside: Is entered before the worker begins.
+    """
     # Before the worker is ready; and a container's first process has no default for a signal.
     signal.signal(signal.SIGTERM, _exit)
     with suppress(AttributeError):  # what a step prints is a log, also in a pipe
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # see above
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve(app, options, metrics))
+            runner.run(_serve(app, options, beside or nullcontext()))
     except UserError:
         raise  # a restart does not help
     except Exception as error:  # noqa: BLE001 - the caller is a supervisor, which restarts it
@@ -179,13 +188,17 @@ def _exit(_number: int, _frame: object) -> NoReturn:
     raise SystemExit(DONE)
 
 
-async def _serve(app: App, options: dict[str, Any], metrics: str | None) -> None:
-    async with AsyncExitStack() as stack:
-        if metrics is not None:
-            await stack.enter_async_context(app)
-            await stack.enter_async_context(metrics_endpoint(app, metrics))
-        worker = await stack.enter_async_context(app.worker(**options))
+async def _serve(
+    app: App, options: dict[str, Any], beside: AbstractAsyncContextManager[None]
+) -> None:
+    async with beside, app.worker(**options) as worker:
         await worker.serve(exit_when_stuck=True)
+
+
+@asynccontextmanager
+async def _with_metrics(app: App, address: str) -> AsyncIterator[None]:
+    async with app, metrics_endpoint(app, address):
+        yield
 
 
 def _uvloop() -> LoopFactory:

@@ -31,7 +31,7 @@ def workers() -> None:
 async def list_workers(context: CommandContext, *, gone: bool) -> int:
     """List workers: what they serve, and how many runs they have.
 
-    Newest first. A worker is dead if it has not renewed its lease in time: then others continue
+    Newest first. A worker is dead if it has not renewed its lease in time; other workers continue
     its runs.
     """
     found = await context.engine.list_workers(gone=gone)

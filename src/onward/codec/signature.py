@@ -28,6 +28,7 @@ from onward.codec.shapes.hints import (
 )
 from onward.codec.shapes.refusal import ValueRefused, key_step
 from onward.codec.values import decode_as, encode_as, lift, pack, unpack
+from onward.core.value import Struct
 from onward.errors import Undecodable, Unencodable
 
 if TYPE_CHECKING:
@@ -53,21 +54,16 @@ def signature_of(fn: Callable[..., Any], *, method: bool = False) -> CallShape:
     return CallShape(fn, method=method)
 
 
-class Arguments:
+class Arguments(Struct):
     """The arguments of one call, checked and ready to be stored or compared.
 
     It holds what the caller gave and copies nothing, so ask it before the caller goes on.
     """
 
-    __slots__ = ("_defaults", "_is_sorted", "_path", "_tree")
-
-    def __init__(
-        self, path: str, tree: dict[str, Any], defaults: dict[str, Any], *, is_sorted: bool
-    ) -> None:
-        self._path = path
-        self._tree = tree
-        self._defaults = defaults
-        self._is_sorted = is_sorted
+    path: str
+    tree: dict[str, Any]
+    defaults: dict[str, Any]
+    is_sorted: bool
 
     def payload(self, *, limit: int = MAX_PAYLOAD) -> Payload:
         """Return them as bytes.
@@ -76,7 +72,7 @@ class Arguments:
             PayloadTooLarge: there are more bytes than `limit`.
             Unencodable: some text has a lone surrogate.
         """
-        return pack(self._tree, self._path, limit)
+        return pack(self.tree, self.path, limit)
 
     def fingerprint(self) -> str:
         """Return a hash that is equal for equal arguments; see `canonical`."""
@@ -92,23 +88,21 @@ class Arguments:
             Unencodable: some text has a lone surrogate.
         """
         try:
-            return document.write_sorted(self._given())
+            return document.write_sorted(self._given() if self.defaults else self.tree)
         except UnicodeEncodeError:
-            broken = document.surrogate(self._tree)
-            raise Unencodable(broken.place(self._path), broken.fact, broken.advice) from None
+            broken = document.surrogate(self.tree)
+            raise Unencodable(broken.place(self.path), broken.fact, broken.advice) from None
 
     def in_order(self, canonical: bytes) -> bytes:
         """Return the JSON of `canonical` with the arguments in the order of the signature."""
-        return canonical if self._is_sorted else document.write(self._given())
+        return canonical if self.is_sorted else document.write(self._given())
 
     def _given(self) -> dict[str, Any]:
         """Return the arguments without those that equal their defaults."""
-        defaults, tree = self._defaults, self._tree
-        if not defaults:
-            return tree
+        defaults = self.defaults
         return {
             name: item
-            for name, item in tree.items()
+            for name, item in self.tree.items()
             if name not in defaults or not _same(item, defaults[name])
         }
 

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
-from onward.core.instant import DAY, MINUTE, SECOND
+from onward.core.instant import DAY, HOUR, MINUTE, SECOND
 from onward.core.run import RunState
 from onward.core.value import Value, changed
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
 
 LEASE: Duration = 15 * SECOND
+MAX_REMOTE_LEASE: Duration = HOUR
+"""The longest lease of a remote worker: if its key is revoked, its runs wait until it expires."""
+
 RENEW_EVERY: Duration = 5 * SECOND
 AUDIT_EVERY: Duration = 30 * SECOND
 
@@ -205,23 +208,25 @@ class Fate(StrEnum):
 
 
 class Row(Value):
-    """The run's row as a commit found it."""
+    """The run's row as a commit found it; `worker` is its owner while it is running."""
 
     state: RunState
     fence: int
     inbox: int
+    worker: str | None = None
 
 
 class Write(Value):
     """What an owner wanted to commit for one run.
 
     `moves` says that it changes the run's own state; `seen` is the inbox number it had seen, where
-    the move may only happen if nothing has arrived since.
+    the move may only happen if nothing has arrived since; `worker` is the owner.
     """
 
     fence: int
     moves: bool = False
     seen: int | None = None
+    worker: str | None = None
 
 
 def may_write(row: Row | None, fence: int, *, leased: bool) -> bool:
@@ -232,6 +237,9 @@ def may_write(row: Row | None, fence: int, *, leased: bool) -> bool:
 def fate(row: Row | None, write: Write, *, leased: bool) -> Fate:
     """Return the fate of a write, whether this is its first try or a repeated one.
 
+    `leased` says whether the worker that writes has its lease. In a batch of several workers, each
+    write depends on the lease of its own worker.
+
     A run that left `running` under the write's own fence was moved by this very write: everyone
     else who changes a running run raises its fence. So a lost reply is recognised.
     """
@@ -239,6 +247,8 @@ def fate(row: Row | None, write: Write, *, leased: bool) -> Fate:
         return Fate.LOST
     if row.state is not RunState.RUNNING:
         return Fate.DONE if write.moves else Fate.LOST
+    if row.worker != write.worker:  # a fence is easily guessed
+        return Fate.LOST
     if write.seen is not None and write.seen != row.inbox:
         return Fate.BUSY
     return Fate.DONE

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onward.core.chain import Link
-from onward.core.instant import DAY, DurationLike, duration
+from onward.core.instant import DAY, Duration, DurationLike, duration
 from onward.core.run import TERMINAL, RunState
 from onward.core.value import Value, changed
 from onward.errors import BadInput
@@ -20,7 +20,7 @@ from onward.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onward.core.instant import Duration, Instant
+    from onward.core.instant import Instant
 
 ENDED = (RunState.SUCCEEDED, RunState.CANCELLED, RunState.FAILED, RunState.TIMED_OUT)
 """The states of runs that may be deleted, in the order in which they are looked through."""
@@ -68,8 +68,8 @@ def read_retention(given: RetentionLike) -> Retention | None:
         return Retention(kept, kept, kept, kept)
     wanted: dict[str, Any] = {}
     for name, value in given.items():
-        if name not in Retention.__fields__:
-            known = ", ".join(Retention.__fields__)
+        if name not in Retention.__match_args__:
+            known = ", ".join(Retention.__match_args__)
             raise BadInput(f"retention of {name!r}", "is not a known key", f"Use {known}")
         if value is None and name == "ids":
             raise BadInput("retention of ids", "is None", 'Give a duration, such as "365d"')

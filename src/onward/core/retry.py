@@ -24,7 +24,7 @@ ErrorName: TypeAlias = type[BaseException] | str
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A retry policy: how often to try, and how long to wait in between.
+    """A retry policy: how many times to try, and how long to wait in between.
 
     Args:
         attempts: The maximum number of attempts, including the first; None means no limit.

@@ -112,7 +112,7 @@ def slot_after(instant: Instant, *, anchor: Instant, every: Duration) -> Instant
     Slots lie at `anchor`, one `every` later, and so on, never before; so nothing drifts.
     """
     if every < 1:
-        raise BadInput(f"interval {show(every)}", "is not longer than zero", 'Try "5m".')
+        raise BadInput(f"interval {show(every)}", "is not a positive duration", 'Try "5m".')
     if instant < anchor:
         return anchor
     return anchor + ((instant - anchor) // every + 1) * every

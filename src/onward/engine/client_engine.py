@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
+from onward.core.instant import Duration
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
@@ -12,13 +14,14 @@ if TYPE_CHECKING:
     from onward.core.bulk import BulkAction
     from onward.core.effect import Verdict
     from onward.core.flow import FlowId
-    from onward.core.instant import Duration, Instant
+    from onward.core.instant import Instant
     from onward.core.retention import Retention
     from onward.engine.clock import Reading
     from onward.engine.doctor import Part
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.open_runs import OpenRun
     from onward.engine.pipeline_engine import PipelineEngine
+    from onward.engine.redaction import PayloadValue
     from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
@@ -251,7 +254,7 @@ class ClientEngine(Protocol):
         self,
         query: RunQuery,
         page: RunPage,
-        attributes: Mapping[str, Sequence[Any]],
+        attributes: Mapping[str, Sequence[PayloadValue]],
         *,
         parent: str | None = None,
         root: str | None = None,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.file_time import TOLERATED
+from onward.core.instant import Duration, Instant
 from onward.store.runs import clock_steps
 from onward.store.runs.clock_steps import steps_in_force
 
 if TYPE_CHECKING:
-    from onward.core.instant import Duration, Instant
     from onward.store.store import Store
 
 

@@ -32,7 +32,7 @@ class ClockSteps:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._worker = worker
+        self.worker = worker
         self._recorded = recorded
         self._time = DatabaseTime(clock, self._stepped)
         self._at: Instant = 0
@@ -76,7 +76,7 @@ class ClockSteps:
             return False
         seen = self._seen = changed(self._seen, at=at)
         known = self._known
-        self._known = await self._store.write(lambda tx: record_step(tx, self._worker, known, seen))
+        self._known = await self._store.write(lambda tx: record_step(tx, self.worker, known, seen))
         self._seen, self._at = None, at
         self._recorded()
         return True

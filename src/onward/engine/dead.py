@@ -32,7 +32,7 @@ async def failure_groups(store: Store, period: FailurePeriod) -> list[FailureGro
         raise BadInput(f"parts={period.parts}", "is less than 1", "Use 1 or more")
     now = await store.now()
     since = 0 if period.length is None else now - period.length
-    found = await store.view(
+    found = await store.snapshot(
         lambda tx: dead.dead_groups(
             tx, name=period.name, since=since, groups=MAX_GROUPS, counted=MAX_COUNTED + 1
         )

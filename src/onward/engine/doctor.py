@@ -6,6 +6,7 @@ finished runs nor, beyond a limit, with open ones, unless a full examination is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,17 +20,16 @@ from onward.engine.health_findings import DEFAULTS, Thresholds, examine_settings
 from onward.engine.pipelines.findings import pipeline_findings
 from onward.engine.report import held_back
 from onward.engine.why import full_workers
-from onward.store.invariants import check_page, check_some
+from onward.store.invariants import Violation, check_page, check_some
 from onward.store.runs import ledger
 from onward.store.runs.worker_offer import late_runs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator
 
     from onward.core.instant import Duration
     from onward.model.runs import RunRow
     from onward.model.workers import Unserved, WorkerRow
-    from onward.store.invariants import Violation
     from onward.store.store import Store
 
 MAX_FLOWS = 100
@@ -158,7 +158,7 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     if stale:
         yield Finding(
             "outbox",
-            f"{stale} messages or starts of your transactions have not been delivered for "
+            f"{stale} messages or starts from your transactions have not been delivered for "
             f"{show(limits.outbox)}",
             "A running worker delivers them within a second",
             "Start a worker: onward worker MODULE",

@@ -78,7 +78,7 @@ def _info(row: EffectRow, run_id: str, run_state: str) -> EffectInfo:
 
 
 async def effect_choices(store: Store, row: EffectRow) -> list[EffectChoice]:
-    """Return the verdicts that are possible for an effect, and from what time."""
+    """Return the possible verdicts for an effect, and when each becomes possible."""
     now, is_dropped = await store.now(), await ledger.is_dropped(store, row)
     return [
         EffectChoice(choice.verdict, shown_time_or_none(choice.since))

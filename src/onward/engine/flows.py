@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from onward.core.flow import FlowId, FlowKind, Hold
+from onward.core.flow import FlowId, FlowKind, Hold, Rate
 from onward.core.instant import show
 from onward.core.run import RunState
 from onward.engine.display import shown_time
@@ -17,9 +18,8 @@ from onward.store.runs.listing import count_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
-    from onward.core.flow import FlowLimits, Rate
+    from onward.core.flow import FlowLimits
     from onward.model.runs import RunRow
     from onward.store.database import Tx
     from onward.store.store import Store
@@ -110,7 +110,7 @@ class FlowInfo:
 async def list_flows(store: Store) -> list[FlowInfo]:
     """Return all queues that are known, and the workflows and keys that something was said of."""
     now = await store.now()
-    return await store.view(lambda tx: _list_flows(tx, now))
+    return await store.snapshot(lambda tx: _list_flows(tx, now))
 
 
 async def _list_flows(tx: Tx, now: int) -> list[FlowInfo]:
@@ -180,7 +180,7 @@ class InForce(NamedTuple):
 
 async def flows_in_force(store: Store, run: RunRow) -> list[InForce]:
     """Return what limits a run: its queue, its workflow, and its key."""
-    return await store.view(lambda tx: _in_force(tx, run))
+    return await store.snapshot(lambda tx: _in_force(tx, run))
 
 
 async def _in_force(tx: Tx, run: RunRow) -> list[InForce]:

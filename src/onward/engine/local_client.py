@@ -37,8 +37,8 @@ from onward.engine.why import find_blockers, find_pipeline_blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import BadInput, NotFound, NoWorker
 from onward.model.retention import PruneBatch
+from onward.store.opening import open_store
 from onward.store.runs import cache, ledger, leftovers, retention
-from onward.store.store import open_store
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ class LocalClient:
         if batch.position is not None:
             return batch
         if dry_run:
-            expired = await self.store.view(leftovers.count_leftovers)
+            expired = await self.store.snapshot(leftovers.count_leftovers)
         else:
             expired = await leftovers.delete_leftovers(self.store)
         return PruneBatch({**batch.rows, **expired}, None)

@@ -14,10 +14,13 @@ from onward.engine import children, following
 from onward.engine.clock_steps import ClockSteps
 from onward.engine.loading import load
 from onward.engine.maintenance import Maintenance
+from onward.engine.owned_runs import OwnedRun, read_owned, with_end_messages
 from onward.engine.pipelines.declaring import declare as declare_pipeline
 from onward.engine.retention import Pruner
 from onward.engine.schedules.deciding import in_place
 from onward.engine.schedules.declaring import declare
+from onward.engine.store_renewer import StoreRenewer
+from onward.errors import LeaseLost, WriteRefused
 from onward.model.workers import ClaimAnswer, News
 from onward.store.hints import ANYTHING, PIPELINES, SCHEDULES, queue_subject, run_subject
 from onward.store.pipelines import reading
@@ -29,7 +32,7 @@ from onward.store.runs.flows import take_turn
 from onward.store.runs.owning import dismiss, dismiss_all
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from onward.core.flow import FlowId
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.core.retention import Retention
     from onward.engine.worker_engine import Renewer, WorkerEngine, WorkerHooks
+    from onward.engine.worker_host import RunSubscription, WorkerHost
     from onward.model.claims import Wanted
     from onward.model.commits import Answered, Commit, CommitOutcome
     from onward.model.effects import EffectRow
@@ -44,31 +48,12 @@ if TYPE_CHECKING:
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
     from onward.model.pipelines import FullTopic, HandlerRow, PeekedEvent
-    from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, RunOwner, Started
+    from onward.model.runs import Move, NewRun, RunEnd, RunOwner, Started
     from onward.model.workers import LoadedRun, LostWorker, Registration
-    from onward.store.hints import Subscription
     from onward.store.store import Store
+    from onward.store.writing.group_commit import GroupCommit
 
 _RUN = run_subject("")
-
-
-class StoreRenewer:
-    """Renews a lease in a store."""
-
-    def __init__(self, store: Store, worker: str) -> None:
-        self._store = store
-        self._worker = worker
-
-    async def renew(self, length: Duration) -> bool:
-        return await self._store.renew_lease(self._worker, length) is not None
-
-    async def release_others(
-        self, blocking: Collection[str], length: Duration
-    ) -> Mapping[str, int]:
-        return await self._store.release_others(self._worker, blocking, length)
-
-    async def note_blocked(self, run: str, error: bytes) -> None:
-        await self._store.note_blocked(self._worker, run, error)
 
 
 class LocalWorker:
@@ -82,9 +67,13 @@ class LocalWorker:
         worker: The id of the worker.
         hooks: What to call in the worker.
         keep: How long ended runs are kept; None deletes none.
+        group: The group commit that a server shares between its remote workers, whose hooks are
+            the server's. The lease of such a worker is not bound to this process. None: the worker
+            is in this process, and has a group commit of its own with its hooks.
+        host: The server of such a worker, which does maintenance for all of them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what differs between worker processes, servers and simulations
         self,
         store: Store,
         clock: Clock,
@@ -92,13 +81,17 @@ class LocalWorker:
         worker: str,
         hooks: WorkerHooks,
         keep: Retention | None = None,
+        group: GroupCommit | None = None,
+        host: WorkerHost | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._open_store = open_store
         self._worker = worker
         self._on_time, self._on_drain = hooks.on_time, hooks.on_drain
-        self._steps = ClockSteps(store, clock, worker, self.wake)
+        self._steps = (
+            ClockSteps(store, clock, worker, self.wake) if host is None else host.clock_steps
+        )
         self._maintenance = Maintenance(
             store,
             clock,
@@ -106,16 +99,23 @@ class LocalWorker:
             self._steps,
             in_place if open_store is None else asyncio.to_thread,
             worker,
+            self._registrations,
         )
         self._pruner = Pruner(store, clock, keep, partial(hooks.observer.runs_deleted, worker))
-        self._writer = store.writer(worker)
-        self._writer.on_written = hooks.on_time
-        self._writer.through = hooks.send
-        self._writer.observer = hooks.observer
-        self._joined: Subscription | None = None  # a store has hints once it is open
-        self._owned: dict[str, int] = {}
-        """The runs whose changes are news, with their fences."""
-        self._has_limited_runs = False
+        self._writer = store.writer(worker, group)
+        if group is None:
+            self._writer.group.on_written = hooks.on_time
+            self._writer.group.through = hooks.send
+            self._writer.group.observer = hooks.observer
+        self._is_remote = group is not None
+        self._host = host
+        self._registration: Registration | None = None
+        self._joined: RunSubscription | None = None  # a store has hints once it is open
+        self._owned: dict[str, OwnedRun] = {}
+        """The runs whose changes are news."""
+        self._lookups: set[asyncio.Task[None]] = set()
+        """Commits that wait until the parents of their runs are known."""
+        self._had_limited_runs = False
         self._launcher = Launcher(store)
         self._handlers: dict[str, str] = {}
         """The handlers of its pipelines, by the names of their runs."""
@@ -136,8 +136,8 @@ class LocalWorker:
         if before is not None:
             await self._store.resign(before.worker, before.held)
             await self._store.unregister(before.worker)
-        self._on_time(*await self._steps.join())
-        await self._store.take_lease(self._worker, lease)
+        await self._learn_time()
+        await self._store.take_lease(self._worker, lease, is_remote=self._is_remote)
         await self.register(registration)
         for flow, limits in registration.limits.items():
             await self._store.declare(flow, limits)
@@ -150,25 +150,68 @@ class LocalWorker:
         subjects = {SCHEDULES, *map(queue_subject, registration.queues)}
         if registration.pipelines:
             subjects.add(PIPELINES)
-        subscription = self._store.subscribe(subjects)
-        self._joined = subscription.__enter__()
+        self._subscribe(subjects)
         # After the worker before was noted as gone: an order for that one is refused since.
         if before is not None and await self._store.take_over_drain(self._worker, before.worker):
             self._on_drain()
 
+    async def reconnect(
+        self, registration: Registration, lease: Duration, held: Mapping[str, int]
+    ) -> list[str]:
+        """Continue with a lease that was taken elsewhere, such as through another server.
+
+        Args:
+            registration: What the worker has registered.
+            lease: The lease is renewed for so long.
+            held: The runs that the worker has, with their fences. Other runs that are assigned to
+                it are released.
+
+        Returns:
+            Those of `held` that are not the worker's any more.
+
+        Raises:
+            LeaseLost: the lease was lost.
+        """
+        await self._learn_time()
+        if await self._store.renew_lease(self._worker, lease) is None:
+            raise LeaseLost(self._worker, "the lease of worker")
+        self._note(registration)
+        self._subscribe(())  # before the runs are read: what changes from now on is news
+        lost = await self.resume(held)
+        await self._store.audit(self._worker, held)
+        return lost
+
+    async def _learn_time(self) -> None:
+        asked = self._clock.monotonic()
+        if self._host is None:
+            self._on_time(*await self._steps.join())
+        else:
+            self._on_time(await self._store.now(), asked)
+
+    def _subscribe(self, subjects: Iterable[str]) -> None:
+        if self._joined is not None:  # it joins again
+            self._joined.__exit__(None, None, None)
+        given = self._store.subscribe(subjects) if self._host is None else self._host.subscribe()
+        self._joined = given.__enter__()
+
     @property
-    def _subscription(self) -> Subscription:
+    def _subscription(self) -> RunSubscription:
         assert self._joined is not None, "the worker has not joined"
         return self._joined
 
-    async def register(self, registration: Registration) -> None:
-        self._maintenance.code = registration
+    def _registrations(self) -> tuple[Registration, ...]:
+        return () if self._registration is None else (self._registration,)
+
+    def _note(self, registration: Registration) -> None:
+        self._registration = registration
         self._handlers = {
             f"{handler.kind} {handler.name}": handler.name
             for pipeline in registration.pipelines
             for handler in pipeline.handlers
         }
-        await self._store.register(
+
+    async def register(self, registration: Registration) -> None:
+        is_registered = await self._store.register(
             {
                 "worker": self._worker,
                 "host": registration.host,
@@ -180,8 +223,12 @@ class LocalWorker:
                 "names": "\n".join(registration.names),
                 "schedules": "\n".join(spec.name for spec in registration.schedules),
                 "slots": registration.slots,
+                "key_id": "" if self._host is None else self._host.key_id,
             }
         )
+        if not is_registered:
+            raise WriteRefused("worker", "another key has joined with the id of this worker")
+        self._note(registration)
 
     def renewer(self) -> AbstractAsyncContextManager[Renewer]:
         if self._open_store is None or self.is_private:
@@ -211,17 +258,23 @@ class LocalWorker:
 
     async def maintain(self) -> bool:
         due = await self._maintenance.tick()
-        self._has_limited_runs = due.limited
+        self._had_limited_runs = due.limited
         if due.draining:
             self._on_drain()
         self._pruner.tick()
-        return self._has_limited_runs
+        return due.limited
+
+    @property
+    def _has_limited_runs(self) -> bool:
+        return self._had_limited_runs if self._host is None else self._host.has_limited_runs
 
     async def report_draining(self) -> None:
         await self._store.drain_worker(self._worker)
 
     async def flush(self) -> None:
         await self._pruner.close()
+        if self._lookups:
+            await asyncio.wait(self._lookups)
         await self._writer.close()
 
     async def leave(self, *, releases: bool) -> None:
@@ -261,8 +314,8 @@ class LocalWorker:
         if runs:
             self._on_time(runs[0].claimed_at, begun)
         for run in runs:
-            self._owned[run.uid] = run.fence
-            self._subscription.subjects.add(run_subject(run.uid))
+            self._owned[run.uid] = OwnedRun(run.fence, run.parent, run.parent_identity)
+            self._subscription.add(run_subject(run.uid))
         if runs:
             await self._steps.learn(runs[0].claimed_at, begun)
         changed = (run.uid for run in runs if run_subject(run.uid) in others)
@@ -271,7 +324,18 @@ class LocalWorker:
     async def load(
         self, histories: Collection[str], inboxes: Mapping[str, int | None]
     ) -> dict[str, LoadedRun]:
-        return await load(self._store, histories, inboxes)
+        if self._host is None or not histories:
+            return await load(self._store, histories, inboxes)
+        # A remote worker may have waited for long since its claim. If the clock was set meanwhile,
+        # it must know that before it reads due times that include the step: it would add it again.
+        while True:
+            asked = self._clock.monotonic()
+            at = await self._store.now()
+            self._on_time(at, asked)
+            if not await self._steps.learn(at, asked):
+                break
+        loaded = await load(self._store, histories, inboxes)
+        return {run: each._replace(read_at=at) for run, each in loaded.items()}
 
     async def messages(self, run: str, seqs: Collection[int]) -> list[InboxRow]:
         return await self._store.messages(run, seqs)
@@ -284,21 +348,64 @@ class LocalWorker:
 
     async def audit(self, known: Collection[str]) -> list[str]:
         for run in [run for run in self._owned if run not in known]:
-            self._disown(run, self._owned[run])
+            self._disown(run, self._owned[run].fence)
         return await self._store.audit(self._worker, known)
 
-    async def give_up(self, run: ClaimedRun, move: Move) -> bool:
-        code = (
-            None if self._maintenance.code is None else self._maintenance.code.codes.get(run.name)
-        )
-        is_given_up = await self._store.give_up(self._worker, run, move, code)
-        self._disown(run.uid, run.fence)
+    async def give_up(self, by: RunOwner, name: str, move: Move) -> bool:
+        code = None if self._registration is None else self._registration.codes.get(name)
+        is_given_up = await self._store.give_up(by, move, code)
+        self._disown(by.run, by.fence)
         return is_given_up
 
+    async def resume(self, held: Mapping[str, int]) -> list[str]:
+        """Take over the runs of a worker that comes back, by uid and fence; return the lost ones.
+
+        The worker may have had them from another process. It joins first, and looks at all of its
+        runs afterwards, because there was no news of them meanwhile.
+        """
+        for uid in held:
+            self._subscription.add(run_subject(uid))
+        found = await read_owned(self._store, self._worker, held)
+        lost = []
+        for uid, fence in held.items():
+            if uid in found and found[uid].fence == fence:
+                self._owned[uid] = found[uid]
+                continue
+            lost.append(uid)
+            if uid not in self._owned:
+                self._subscription.discard(run_subject(uid))
+        return lost
+
     def submit(self, commit: Commit, then: Answered) -> None:
-        if commit.move is not None and commit.move.state != RunState.RUNNING:
+        move = commit.move
+        if move is not None and move.state != RunState.RUNNING:
             then = partial(self._moved, commit.run, commit.fence, then)
+            if move.state in TERMINAL:
+                self._submit_end(commit, move, then)
+                return
         self._writer.submit(commit, then)
+
+    def _submit_end(self, commit: Commit, move: Move, then: Answered) -> None:
+        """Write the end of a run, and send it to its parent in the same commit."""
+        run = self._owned.get(commit.run)
+        if run is not None and run.fence == commit.fence:
+            self._writer.submit(with_end_messages(commit, run, move), then)
+            return
+        # Nothing of the run follows this commit, so it may be submitted later.
+        lookup = asyncio.ensure_future(self._look_up(commit, move, then))
+        self._lookups.add(lookup)
+        lookup.add_done_callback(self._lookups.discard)
+
+    async def _look_up(self, commit: Commit, move: Move, then: Answered) -> None:
+        """Write the end of a run that this process does not know, such as after a restart."""
+        try:
+            found = await read_owned(self._store, self._worker, [commit.run])
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the caller gets it
+            then(error)
+            return
+        # Of a run that is not the worker's, nothing is written: it is lost, or it has ended so.
+        run = found.get(commit.run, OwnedRun(commit.fence))
+        self._writer.submit(with_end_messages(commit, run, move), then)
 
     def _moved(
         self, run: str, fence: int, then: Answered, answer: CommitOutcome | BaseException
@@ -309,9 +416,10 @@ class LocalWorker:
 
     def _disown(self, run: str, fence: int) -> None:
         """Have no more news of a run, unless it was claimed again since."""
-        if self._owned.get(run) == fence:
+        owned = self._owned.get(run)
+        if owned is not None and owned.fence == fence:
             del self._owned[run]
-            self._subscription.subjects.discard(run_subject(run))
+            self._subscription.discard(run_subject(run))
 
     async def keep_progress(self, run: str, fence: int, value: bytes) -> None:
         await self._store.keep_progress(self._worker, run, fence, value)

@@ -12,7 +12,7 @@ from onward.store.runs.cache import purge_expired
 from onward.store.runs.flows import forget_idle_keys, has_idle_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from onward.core.instant import Instant
     from onward.core.ports import Clock
@@ -35,9 +35,10 @@ class Maintenance:
         steps: Watches the database's clock, if a worker does this.
         offload: Computes outside of the event loop.
         worker: The id of that worker.
+        registered: Returns the workers whose code may fit runs that other code has parked.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a thing of its own
         self,
         store: Store,
         clock: Clock,
@@ -45,6 +46,7 @@ class Maintenance:
         steps: ClockSteps | None = None,
         offload: Offload = in_place,
         worker: str = "",
+        registered: Callable[[], Iterable[Registration]] = tuple,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -52,9 +54,8 @@ class Maintenance:
         self._steps = steps
         self._slots = SlotDecisions(store, offload)
         self._worker = worker
+        self._registered = registered
         self._next_cleanup = clock.monotonic() + AUDIT_EVERY
-        self.code: Registration | None = None
-        """The code that this process brings: it may fit runs that other code has parked."""
 
     async def tick(self) -> MaintenanceDue:
         """Do what is due, and return what there was to do."""
@@ -82,10 +83,10 @@ class Maintenance:
 
     async def unpark(self) -> None:
         """Let runs continue that other code has parked and that the code here may fit."""
-        if self.code is not None:
-            await self._store.unpark(self.code.codes, self.code.offer)
+        for code in self._registered():
+            await self._store.unpark(code.codes, code.offer)
 
     async def retry_blocked(self) -> None:
         """Retry runs that block handlers of pipelines whose code has changed since."""
-        if self.code is not None:
-            await retry_blocked(self._store, self.code.codes)
+        for code in self._registered():
+            await retry_blocked(self._store, code.codes)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from onward.engine.server_address import is_server, parse_server
 from onward.errors import StoreUnusable
 from onward.store.address import SqliteAddress, parse
 from onward.store.migrations import known, missing
+from onward.store.opening import open_store
 from onward.store.presence import schema_at
-from onward.store.store import open_store
 
 
 class Migration(NamedTuple):
@@ -27,6 +28,12 @@ async def plan_migration(url: str) -> Migration:
         SchemaTooNew: a newer Onward has migrated it.
         Unavailable: it cannot be reached.
     """
+    if is_server(url):
+        raise StoreUnusable(
+            str(parse_server(url)),
+            "is a server, which migrates its own database when it starts",
+            "Name the database: postgresql://user@host/database",
+        )
     address = parse(url)
     if isinstance(address, SqliteAddress) and address.path is None:
         raise StoreUnusable(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.core.effect import effect_key
 from onward.core.replay import RecordKind
 from onward.engine.display import shown_value
 from onward.engine.loading import read_each
+from onward.model.records import RecordRow
 from onward.model.runs import ClaimedRun
 from onward.store.runs import ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onward.model.records import RecordRow
     from onward.store.store import Store
 
 

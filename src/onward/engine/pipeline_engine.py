@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from onward.core.instant import Duration
+from onward.engine.redaction import PayloadText
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onward.core.instant import Duration
     from onward.engine.pipelines.views import (
         EventInfo,
         InputCounts,
@@ -29,7 +31,7 @@ class InputFilter(NamedTuple):
     pipeline: str | None = None
     state: str | None = None
     source: str | None = None
-    text: str | None = None
+    text: PayloadText | None = None
     limit: int = 100
     stale_after: Duration = STALE_AFTER
 

@@ -92,5 +92,5 @@ class ScheduleEngine(Protocol):
         ...
 
     async def slots(self, name: str, limit: int) -> list[Slot]:
-        """Return the latest slots that have a disposition, the newest first."""
+        """Return the latest slots that have a disposition, newest first."""
         ...

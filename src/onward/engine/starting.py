@@ -157,7 +157,7 @@ def check_run_id(given: Any) -> str:
     if is_uid(run_id):
         raise BadInput(
             f"run id {run_id!r}",
-            "is a UUID of version 7, which is the format of run uids",
+            "is a version 7 UUID, which is the format of run uids",
             'Add a prefix, such as "order-"',
         )
     return run_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from onward.model.run_filter import RunQuery
 from onward.store.runs.listing import count_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from onward.core.instant import Instant
     from onward.store.database import Tx
     from onward.store.store import Store
@@ -71,7 +70,7 @@ class Stats:
 
 async def stats(store: Store) -> Stats:
     """Return how much there is to do; the cost hardly grows with what is over."""
-    return await store.view(_stats)
+    return await store.snapshot(_stats)
 
 
 async def _stats(tx: Tx) -> Stats:

@@ -6,12 +6,11 @@ itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime, timedelta
+from onward.engine.redaction import PayloadText, PayloadValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class RunInfo:
         uid: The unique key of the run.
         name: The name of the workflow.
         state: ready, running, waiting, paused, succeeded, failed, cancelled or timed_out.
-        reason: Why it is in this state, such as `logic` for a run that raised an error.
+        reason: Why it is in this state, such as `logic` if its code raised an error.
         phase: The phase of a consumer or producer.
         attempt: Which attempt of the run it is.
         queue: Its queue.
@@ -44,11 +43,11 @@ class RunInfo:
         follows: The uid of the run that it retries, continues, forks or replaces.
         link: How it follows that run: retry_of, continued_from, forked_from or replaces.
         scheduled_at: When it was scheduled to start.
-        deadline: When it is cancelled if it has not ended.
-        held_by: The ids of the paused runs that hold it: itself, or runs that it works for.
+        deadline: When it is cancelled, if it has not ended by then.
+        held_by: The ids of the paused runs that hold it: itself, or runs that it belongs to.
         worker: The id of the worker that has it.
-        crashes: How many workers in a row have died while they executed it. Progress of the run
-            resets it to 0.
+        crashes: How many workers in a row have died while they executed it. When the run makes
+            progress, the count is reset to 0.
         parent_id: The id of the run that started it.
         follows_id: The id of the run that it follows.
         followed_by: The uid of the run that follows it under the same id.
@@ -57,8 +56,8 @@ class RunInfo:
             reason, such as `deadline`, if there was no error.
         failed_step: The name of the step, effect or child whose error ended it.
         discarded: Who discarded it as a dead letter, when and why.
-        diverged_at: For a run that is paused because of it, the recorded call that the code does
-            not fit.
+        diverged_at: The recorded call that the code does not fit, if the run is paused for this
+            reason.
 
     Example:
         >>> import asyncio
@@ -87,9 +86,9 @@ class RunInfo:
     started_at: datetime | None
     finished_at: datetime | None
     due: datetime | None
-    progress: Any = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    error: str | None = None
+    progress: PayloadValue = None
+    attributes: Mapping[str, PayloadValue] = field(default_factory=dict)
+    error: PayloadText | None = None
     counters: Mapping[str, int | float] = field(default_factory=dict)
     kind: str = "workflow"
     priority: int = 0
@@ -146,7 +145,7 @@ class FailureGroup:
 
     Attributes:
         name: The name of the workflow.
-        error_type: The type of the error, or the reason of runs that ended without one.
+        error_type: The type of the error, or the reason if the runs ended without an error.
         failed_step: The name of the call whose error ended them; None if the body raised it.
         count: How many there are, counted up to a limit.
         is_capped: Whether there are more than that.
@@ -165,7 +164,7 @@ class FailureGroup:
     first_at: datetime
     last_at: datetime
     last_run: str
-    last_error: str | None
+    last_error: PayloadText | None
     timeline: tuple[int, ...]
 
 
@@ -200,7 +199,8 @@ class ErrorInfo:
         type: The name of its type, with the module unless it is built in.
         message: Its message.
         traceback: Its frames, innermost last.
-        text: Its type and message; for an exception group, those of its first errors.
+        text: Its type and message; for an exception group, the types and messages of its first
+            errors.
         where: The file, line number and function that raised it.
         source: The text of that line.
         notes: The texts that were added with `add_note`.
@@ -208,12 +208,12 @@ class ErrorInfo:
     """
 
     type: str
-    message: str
-    traceback: str
-    text: str
+    message: PayloadText
+    traceback: PayloadText
+    text: PayloadText
     where: str | None = None
     source: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[PayloadText, ...] = ()
     causes: tuple[ErrorInfo, ...] = ()
 
     def __str__(self) -> str:
@@ -226,16 +226,16 @@ class HistoryEvent:
 
     Attributes:
         seq: Its position; None while it is open, and for notes.
-        identity: Identifies the call by its branch, its name and its number among calls of that
-            name.
+        identity: Identifies the call by its branch, its name, and its number among the calls with
+            that name.
         kind: The kind: step, effect, timer, signal, child, cancel, note and others.
         name: The name of the step, signal or workflow.
         state: open, succeeded, failed or cancelled.
-        attempt: The number of the attempt; for an effect, how often it was sent.
+        attempt: The number of the attempt; for an effect, the number of sends.
         version: The version of the code that made it.
         value: The result, or other data of the record.
         error: The error that it raised.
-        due: When a timer fires, or when the attempt after a failed one starts.
+        due: When a timer fires, or when the next attempt after a failed one starts.
         message: The number of the inbox message that ended the wait.
         args_hash: The fingerprint of the arguments.
         opened_at: When the attempt began.
@@ -270,14 +270,14 @@ class HistoryEvent:
     state: str
     attempt: int
     version: str | None
-    value: Any
+    value: PayloadValue
     error: ErrorInfo | None
     due: datetime | None
     message: int | None
-    args_hash: str | None
+    args_hash: PayloadText | None
     opened_at: datetime
     closed_at: datetime | None
-    arguments: Any = None
+    arguments: PayloadValue = None
 
     @property
     def took(self) -> timedelta | None:
@@ -298,10 +298,16 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class PendingSignal:
-    """A signal that a run has received but not read."""
+    """A signal that a run has received but not read.
+
+    Attributes:
+        name: Its name.
+        value: What was sent.
+        sent_at: When it was sent.
+    """
 
     name: str
-    value: Any
+    value: PayloadValue
     sent_at: datetime
 
 
@@ -326,15 +332,15 @@ class RunReport:
     """
 
     info: RunInfo
-    arguments: Any
-    result: Any
+    arguments: PayloadValue
+    result: PayloadValue
     waits_for: tuple[PendingCall, ...]
     blocked: str | None
     unread_signals: tuple[PendingSignal, ...]
     history: tuple[HistoryEvent, ...]
     open_effects: tuple[EffectInfo, ...]
     failure: ErrorInfo | None = None
-    traceback: str | None = None
+    traceback: PayloadText | None = None
     renewed_at: datetime | None = None
     is_taken_over: bool = False
     held_back: tuple[Blocker, ...] = ()
@@ -345,13 +351,14 @@ class Blocker:
     """A reason why a run does not proceed.
 
     Attributes:
-        kind: paused, divergence, approval, verdict, effect (Onward sends it, or asks its
-            reconciler, again), limit, slots (all workers are busy), delay (it has not started yet),
+        kind: paused, divergence, approval, verdict, effect (Onward sends it again, or asks its
+            reconciler again), limit, slots (all workers are busy), delay (it has not started yet),
             worker (no live worker can take it), takeover (its worker is gone, and another worker
             will continue it), or the kind of the call that it waits for: signal, timer, child,
             step.
         text: The reason as text.
         next: What to do next: a command, or advice.
+        error: The error that paused the run, if there was one. `str()` adds it to the text.
 
     Example:
         >>> import asyncio
@@ -370,6 +377,10 @@ class Blocker:
     kind: str
     text: str
     next: str
+    error: PayloadText = ""
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.error}" if self.error else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,24 +420,24 @@ class EffectInfo:
     """An effect as recorded in the ledger.
 
     Attributes:
-        id: The key of the effect, which identifies it in `resolve` and which the receiver gets.
+        id: The key of the effect: it identifies the effect in `resolve`, and the receiver gets it.
         run: The id of its run.
         state: planned, in_flight, applied, failed, needs_reconcile, indeterminate, skipped or
             withdrawn (its run was cancelled, or ended, before it was sent).
         arguments: The arguments that were or will be sent, as plain data.
-        attempt: How often the current run has sent it.
+        attempt: How many times the current run has sent it.
         tries: The maximum number of sends; None means that there is no limit.
-        asks: How often the reconciler has answered since the last send, except `NotApplied` answers
-            that came too early to count.
+        asks: How many times the reconciler has answered since the last send, except `NotApplied`
+            answers that came too early to count.
         why: Why it is uncertain or did not happen, or why its result could not be stored.
-        sent_at: The latest time at which the last send can have happened.
-        judged_from: The time from which "not applied" counts. Before it, a frozen worker may still
-            send.
+        sent_at: The latest time at which the last send may have happened.
+        judged_from: The time from which "not applied" is accepted. Before that, a frozen worker may
+            still send.
         known_until: Until when the receiver remembers the key, if it deduplicates by key. An
             uncertain effect is sent again only if the call arrives before this time.
         asked_at: When Onward sends it again, or asks the reconciler again.
         can_be_asked: Whether it has a reconciler.
-        version: Increases with every change. Pass it with a verdict to be sure that nothing has
+        version: Increases with every change. Pass it with a verdict to make sure that nothing has
             changed.
         waits_for: What it waits for: "approval", "verdict", "reconciler" (the next lookup),
             "reply" (to a call in flight), "send" (the first one) or "next send". None if it is
@@ -447,14 +458,14 @@ class EffectInfo:
     run_state: str
     name: str
     state: str
-    arguments: Any
+    arguments: PayloadValue
     attempt: int
     tries: int | None
     asks: int
     needs_approval: bool
     can_be_asked: bool
-    why: str | None
-    result: Any
+    why: PayloadText | None
+    result: PayloadValue
     sent_at: datetime | None
     judged_from: datetime | None
     known_until: datetime | None
@@ -471,7 +482,7 @@ class EffectInfo:
     settled_by: str | None = None
     reconciler: str | None = None
     attempts: tuple[EffectAttemptInfo, ...] = ()
-    title: str = ""
+    title: PayloadText = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
@@ -49,7 +50,7 @@ async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> lis
         except NotFound:
             continue
         below = await find_blockers(store, other, deep - 1)
-        found += [Blocker(each.kind, f"run {other.id}: {each.text}", each.next) for each in below]
+        found += [replace(each, text=f"run {other.id}: {each.text}") for each in below]
     return found
 
 
@@ -73,7 +74,7 @@ async def _blocks_handler(store: Store, row: RunRow) -> list[Blocker]:
         Blocker(
             "blocked",
             f"it has ended, and blocks {each.handler} of pipeline {each.pipeline} "
-            f"until other code is deployed or an operator resumes it",
+            f"until new code is deployed or an operator resumes the pipeline",
             f"onward pipelines resume {quote(each.pipeline)}",
         )
         for each in await store.read(blocked_handlers)
@@ -107,7 +108,7 @@ def still_open(info: RunInfo, why: Sequence[Blocker]) -> str:
         state = f"{state} on worker {info.worker}"
     elif info.state == RunState.READY and not why:
         state = f"{state}, and no worker has claimed it yet"
-    texts = "; ".join(dict.fromkeys([state, *(each.text.partition("\n")[0] for each in why)]))
+    texts = "; ".join(dict.fromkeys([state, *(str(each).partition("\n")[0] for each in why)]))
     first = min(why, key=lambda each: each.kind not in STUCK, default=None)
     return closed(texts) if first is None else f"{closed(texts)} Next: {closed(first.next)}"
 
@@ -127,8 +128,8 @@ def _blockers(report: RunReport) -> list[Blocker]:
     kinds = (RecordKind.EFFECT, RecordKind.STEP) if needs_person else (RecordKind.EFFECT,)
     found += [_call(info, call) for call in report.waits_for if call.kind not in kinds]
     if not found and info.state == RunState.PAUSED:
-        text = f"it is paused ({info.reason})" + (f": {info.error}" if info.error else "")
-        found.append(Blocker("paused", text, f"onward runs resume {quote(info.id)}"))
+        text, move = f"it is paused ({info.reason})", f"onward runs resume {quote(info.id)}"
+        found.append(Blocker("paused", text, move, info.error or ""))
     if not found and info.state == RunState.WAITING and info.due is not None:
         text = f"it starts at {_time(info.due)}"
         found.append(Blocker("delay", text, f"Wait until {_time(info.due)}"))
@@ -146,8 +147,8 @@ def _pauses(info: RunInfo) -> Iterator[Blocker]:
     for holder in info.held_by:
         yield Blocker("paused", f"run {holder} is paused", f"onward runs resume {quote(holder)}")
     if info.state == RunState.PAUSED and info.reason == Reason.DIVERGENCE:
-        text = f"the code does not fit the history: {info.error}"
-        yield Blocker("divergence", text, next_of_divergence(info))
+        text = "the code does not fit the history"
+        yield Blocker("divergence", text, next_of_divergence(info), info.error or "")
 
 
 def next_of_divergence(info: RunInfo) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
     from onward.model.pipelines import FullTopic, HandlerRow, PeekedEvent
-    from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, RunOwner, Started
+    from onward.model.runs import Move, NewRun, RunEnd, RunOwner, Started
     from onward.model.workers import ClaimAnswer, LoadedRun, LostWorker, News, Registration
     from onward.telemetry.observer import Observer
 
@@ -176,13 +176,17 @@ class WorkerEngine(Protocol):
         """Release the runs of the worker that it does not know, and return them."""
         ...
 
-    async def give_up(self, run: ClaimedRun, move: Move) -> bool:
-        """End a run that was claimed and cannot begin; return whether it was the worker's."""
+    async def give_up(self, by: RunOwner, name: str, move: Move) -> bool:
+        """End a run that was claimed and cannot begin; return whether it was the worker's.
+
+        `name` is that of its workflow.
+        """
         ...
 
     def submit(self, commit: Commit, then: Answered) -> None:
         """Write what a run has done, together with whatever else has gathered.
 
+        A commit that ends a run also sends its end to its parent: the engine adds the message.
         `then` is called later, on the event loop, with the outcome or an error.
         """
         ...

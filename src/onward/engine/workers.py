@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from onward.core.run import RunKind
@@ -10,8 +11,6 @@ from onward.engine.display import shown_time, shown_time_or_none
 from onward.errors import NotFound
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from onward.model.workers import WorkerRow
     from onward.store.store import Store
 
@@ -24,7 +23,7 @@ class WorkerInfo:
     """A worker.
 
     Attributes:
-        id: Its id: new for each start of the process, and after a lost lease.
+        id: Its id. It gets a new id whenever its process starts and after it has lost its lease.
         state: alive, draining (alive, but it takes no more runs), dead (it has not renewed its
             lease in time) or left.
         host: The machine that it runs on.

@@ -26,6 +26,10 @@
     │   ├── VerdictRefused     a verdict that is not possible for an effect, or not yet
     │   ├── EffectSkipped      an operator skipped an effect
     │   ├── TooLate            the send window of an effect has closed
+    │   ├── Unauthenticated    a server does not accept the API key
+    │   ├── Forbidden          the API key does not have the scope that the call needs
+    │   ├── NamespaceDisabled  the namespace takes no new runs and no events
+    │   ├── WriteRefused       a server refused what a worker wanted to write
     │   ├── BadPipeline        pipelines that are not declared correctly
     │   ├── TopicFull          a topic takes no more events for now
     │   ├── PipelineBlocked    the state of a pipeline, event or input does not allow the call
@@ -33,6 +37,7 @@
     │   ├── RunCancelled       the awaited run was cancelled or timed out
     │   └── RunPaused          the awaited run is paused and needs an operator
     ├── Unavailable            wait: the store is unreachable or busy, try again
+    │   └── RateLimited        more calls than the limit of a key or a namespace allows
     ├── LeaseLost              stop: another worker owns the run
     └── InvariantBroken        us: a bug in Onward, please report it
         └── Rejected           the database refused a write that Onward should have refused
@@ -43,6 +48,13 @@ Each error has a stable `code`, and a message that says what failed, why, and wh
 control retries and pauses.
 """
 
+from onward.errors.access import (
+    Forbidden,
+    NamespaceDisabled,
+    RateLimited,
+    Unauthenticated,
+    WriteRefused,
+)
 from onward.errors.calls import (
     BadInput,
     NotInBody,
@@ -88,8 +100,10 @@ __all__ = [
     "Conflict",
     "EffectSkipped",
     "Fatal",
+    "Forbidden",
     "InvariantBroken",
     "LeaseLost",
+    "NamespaceDisabled",
     "NeedsApproval",
     "NewerRow",
     "NoThread",
@@ -102,6 +116,7 @@ __all__ = [
     "PayloadTooLarge",
     "PipelineBlocked",
     "Precondition",
+    "RateLimited",
     "Rejected",
     "Retryable",
     "RunCancelled",
@@ -113,6 +128,7 @@ __all__ = [
     "TimedOut",
     "TooLate",
     "TopicFull",
+    "Unauthenticated",
     "Unavailable",
     "Undecodable",
     "Undone",
@@ -123,6 +139,7 @@ __all__ = [
     "WorkerBlocked",
     "WouldBlock",
     "WouldResend",
+    "WriteRefused",
 ]
 
 # They are stored and shown under the name by which users import them.

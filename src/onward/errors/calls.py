@@ -23,7 +23,7 @@ class BadInput(UserError, ValueError):
 
 @dataclass(eq=False, repr=False)
 class Unencodable(UserError, TypeError):
-    """A value cannot be stored without being lost or changed."""
+    """A value cannot be stored without loss or change."""
 
     code: ClassVar[str] = "unencodable"
     path: str
@@ -36,7 +36,7 @@ class Unencodable(UserError, TypeError):
 
 @dataclass(eq=False, repr=False)
 class Undecodable(UserError, ValueError):
-    """A stored value does not fit the annotation with which it is read back."""
+    """A stored value does not fit the annotation that is used to read it."""
 
     code: ClassVar[str] = "undecodable"
     annotation: str
@@ -80,7 +80,7 @@ class NotInBody(UserError, RuntimeError):
 
 @dataclass(eq=False, repr=False)
 class WouldBlock(UserError, RuntimeError):
-    """A blocking call was made in a thread with a running event loop, which it would block."""
+    """A blocking call was made in a thread with a running event loop, and would block that loop."""
 
     code: ClassVar[str] = "would_block"
     what: str

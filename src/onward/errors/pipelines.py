@@ -10,7 +10,7 @@ from onward.errors.root import UserError, closed
 
 @dataclass(eq=False, repr=False)
 class BadPipeline(UserError, ValueError):
-    """Pipelines are not declared correctly; nothing was started. It has all problems at once."""
+    """Pipelines are not declared correctly; nothing was started. The message lists all problems."""
 
     code: ClassVar[str] = "bad_pipeline"
     problems: tuple[str, ...]
@@ -24,7 +24,7 @@ class BadPipeline(UserError, ValueError):
 
 @dataclass(eq=False, repr=False)
 class TopicFull(UserError):
-    """A topic takes no more events until its consumers have caught up."""
+    """A topic accepts no more events until its consumers have caught up."""
 
     code: ClassVar[str] = "topic_full"
     topic: str

@@ -47,7 +47,7 @@ class NotApplied(Exception):
 
     Args:
         message: What happened.
-        after: How long to wait before the next attempt; by default what the policy says.
+        after: How long to wait before the next attempt; by default the delay of the retry policy.
 
     Example:
         >>> from onward import NotApplied, effect
@@ -62,9 +62,9 @@ class NotApplied(Exception):
 
 
 class NeedsApproval(Exception):
-    """Raise this in a handler of a pipeline that a person must let in, as with a missing login.
+    """Raise this in a pipeline handler that needs a person to grant access, for example to log in.
 
-    The run pauses with the reason `approval`. Resume it once the access is there.
+    The run pauses with the reason `approval`. Resume it when access has been granted.
 
     Example:
         >>> from onward.errors import NeedsApproval
@@ -75,9 +75,9 @@ class NeedsApproval(Exception):
 
 
 class Precondition(Exception):
-    """Raise this in a handler of a pipeline that cannot work as long as something is missing.
+    """Raise this in a pipeline handler if it cannot work because something is missing.
 
-    The run pauses with the reason `precondition`. Resume it once the thing is there.
+    The run pauses with the reason `precondition`. Resume it when the precondition is met.
 
     Example:
         >>> from onward.errors import Precondition

@@ -33,10 +33,8 @@ class NotFound(UserError, LookupError):
     advice: str = "Check the id and the namespace"
 
     def __str__(self) -> str:
-        return (
-            f"there is no {self.kind} {self.id!r} in namespace {self.namespace!r}. "
-            f"{closed(self.advice)}"
-        )
+        place = f" in namespace {self.namespace!r}" if self.namespace else ""
+        return f"there is no {self.kind} {self.id!r}{place}. {closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -67,7 +65,7 @@ class NoThread(UserError):
         return (
             f"{self.what!r} cannot start: {self.threads} threads of this worker are held by code "
             f"that was cancelled but is still running: {self.held_by}. Restart the worker, and "
-            "give that code a timeout of its own."
+            "give that code its own timeout."
         )
 
 
@@ -125,7 +123,7 @@ class Undone(UserError):
         return (
             f"run {self.run} sent effects because of the error that ended it: {self.effects}. They "
             "may have undone work that a retry would keep. Start a new run, fork this one from its "
-            "first step with resend, or, if nothing was undone, retry with force."
+            "first step with resend, or retry with force if nothing was undone."
         )
 
 
@@ -149,7 +147,7 @@ class WouldResend(UserError):
                 "fork's result, or retry with force to resend them."
             )
         return (
-            f"a {self.by} of run {self.run} would resend effects that have, or may have, "
+            f"a {self.by} of run {self.run} would resend effects that happened, or may have "
             f"happened: {self.effects}. Fork from a later step, retry the run, or use resend to "
             "send them once more, under new keys."
         )

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from onward.core.instant import Instant
 from onward.core.run import ONE, Rooms
-
-if TYPE_CHECKING:
-    from onward.core.instant import Instant
 
 NEVER: Instant = 2**63 - 1
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from onward.core.instant import Instant
-    from onward.core.lease import Fate
-    from onward.model.cache import CacheWrite
-    from onward.model.effects import EffectWrite
-    from onward.model.messages import NewMessage
-    from onward.model.pipelines import PipelineWrite
-    from onward.model.records import NewRecord
-    from onward.model.runs import Move, NewRun
+from onward.core.instant import Instant
+from onward.core.lease import Fate
+from onward.model.cache import CacheWrite
+from onward.model.effects import EffectWrite
+from onward.model.messages import NewMessage
+from onward.model.pipelines import PipelineWrite
+from onward.model.records import NewRecord
+from onward.model.runs import Move, NewRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,10 @@ NOTHING_ATTACHED = Attachments()
 
 @dataclass(slots=True, init=False)
 class Commit:
-    """Everything that the owner of `run` writes under `fence`, all or nothing."""
+    """Everything that the owner of `run` writes under `fence`, all or nothing.
+
+    `messages` are the engine's: it sends the end of a run to its parent. A worker gives none.
+    """
 
     run: str
     fence: int

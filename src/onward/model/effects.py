@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from onward.core.effect import AttemptEntry
-
-if TYPE_CHECKING:
-    from onward.core.effect import Attempts
-    from onward.core.instant import Duration, Instant
+from onward.core.effect import AttemptEntry, Attempts
+from onward.core.instant import Duration, Instant
 
 
 class EffectWrite(NamedTuple):

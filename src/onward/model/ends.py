@@ -6,14 +6,12 @@ the bytes of its result or error, which are not decoded here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from onward.core.inbox import MessageKind
 from onward.core.run import Reason
 from onward.model.messages import NewMessage, wakes_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 CANCEL = "cancel"
 """The id of the message that cancels a run: it is delivered once."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from onward.core.flow import FlowId, FlowKind, FlowLimits, Hold, Rate
-
-if TYPE_CHECKING:
-    from onward.core.flow import Starts
-    from onward.core.instant import Instant
+from onward.core.flow import FlowId, FlowKind, FlowLimits, Hold, Rate, Starts
+from onward.core.instant import Instant
 
 EVERY_KEY: Final = "*"
 """The name of the row that holds for all keys of a queue that have no row of their own."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from onward.core.instant import Duration
-    from onward.model.records import NewRecord
-    from onward.model.runs import Move
+from onward.core.instant import Duration
+from onward.model.records import NewRecord
+from onward.model.runs import Move
 
 
 class Following(NamedTuple):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onward.core.instant import Duration
+from onward.core.instant import Duration
 
 
 class TableHealth(NamedTuple):

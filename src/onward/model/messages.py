@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from onward.core.inbox import MessageKind, wakes, wakes_unstarted
-
-if TYPE_CHECKING:
-    from onward.core.instant import Instant
+from onward.core.instant import Instant
 
 
 class NewMessage(NamedTuple):

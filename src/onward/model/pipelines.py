@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from onward.core.instant import Duration, Instant
-    from onward.model.schedules import ScheduleSpec
-
+from onward.core.instant import Duration, Instant
+from onward.model.schedules import ScheduleSpec
 
 # --- declarations ---------------------------------------------------------------------------------
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from onward.core.instant import Duration, Instant
+from onward.core.instant import Duration, Instant
 
 
 class NewRun(NamedTuple):
@@ -79,6 +78,11 @@ class Move(NamedTuple):
     progress: bytes | None = None
     error_type: str = ""
     failed_step: str = ""
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the run continues by itself at some time."""
+        return self.due is not None or self.due_in is not None
 
     @property
     def has_data(self) -> bool:

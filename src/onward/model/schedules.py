@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onward.core.instant import Duration, Instant
-    from onward.model.runs import NewRun
+from onward.core.instant import Duration, Instant
+from onward.model.runs import NewRun
 
 
 class ScheduleSpec(NamedTuple):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from onward.core.instant import SECOND, instant_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onward.core.flow import FlowId
-    from onward.core.instant import Instant
-    from onward.model.flow import DeclaredLimits
-    from onward.model.messages import InboxRow
-    from onward.model.pipelines import PipelineSpec
-    from onward.model.records import RecordRow
-    from onward.model.runs import ClaimedRun, RunRow
-    from onward.model.schedules import ScheduleSpec
+from onward.core.flow import FlowId
+from onward.core.instant import SECOND, Instant, instant_text
+from onward.model.flow import DeclaredLimits
+from onward.model.messages import InboxRow
+from onward.model.pipelines import PipelineSpec
+from onward.model.records import RecordRow
+from onward.model.runs import ClaimedRun, RunRow
+from onward.model.schedules import ScheduleSpec
 
 
 class LostWorker(NamedTuple):
@@ -77,6 +73,8 @@ class LoadedRun(NamedTuple):
     history: Sequence[RecordRow] = ()
     inbox: Sequence[InboxRow] = ()
     failure: Exception | None = None
+    read_at: Instant = 0
+    """The database's time just before; 0 if nothing depends on it."""
 
 
 class News(NamedTuple):
@@ -126,6 +124,22 @@ class Renewal(NamedTuple):
             return f"its worker {self.worker} has lost its lease"
         since = instant_text(self.at - self.at % SECOND).replace("T", " ")
         return f"its worker {self.worker} has not renewed its lease since {since}"
+
+
+class RenewedLease(NamedTuple):
+    """The answer to the renewal of a lease.
+
+    `until` is when it expires; None means that it is lost. `drains`: the worker is to take no more
+    runs and leave.
+    """
+
+    until: Instant | None
+    drains: bool = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the worker still has its lease."""
+        return self.until is not None
 
 
 class RunNeeds(NamedTuple):

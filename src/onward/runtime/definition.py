@@ -141,8 +141,8 @@ def check_name(name: str, what: str) -> str:
         raise BadInput(what, "is '<lambda>', which all lambdas share", "Use def, or pass name=")
     for kind in ("step", "map", "producer", "consumer"):
         if name.startswith(f"{kind} "):
-            fact = f'begins with "{kind} ", which the names of other runs begin with'
-            raise BadInput(f"{what} {name!r}", fact, "Use another word")
+            fact = f'begins with "{kind} ", which is reserved for other kinds of runs'
+            raise BadInput(f"{what} {name!r}", fact, "Use another name")
     if name.startswith("onward."):
-        raise BadInput(f"{what} {name!r}", 'begins with "onward."', "Use another word")
+        raise BadInput(f"{what} {name!r}", 'begins with "onward."', "Use another name")
     return check_id(name, what)

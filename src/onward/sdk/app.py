@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from functools import partial
 from os import PathLike, fspath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from onward.core.retention import read_retention
-from onward.engine.local_client import connect
 from onward.engine.starting import check_tags
-from onward.errors import BadInput
 from onward.runtime.registry import note_start
 from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.worker import Worker
 from onward.sdk.bulk import Bulk
 from onward.sdk.bulk_workflow import BulkWorkflow
 from onward.sdk.cache import Cache
+from onward.sdk.connecting import Connecting
 from onward.sdk.dead import Dead
 from onward.sdk.effects import Effects
 from onward.sdk.inside import refuse_in_body
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock, Randomness, Spawn
     from onward.core.retention import RetentionLike
     from onward.core.retry import Retry
-    from onward.engine.local_client import LocalClient
+    from onward.engine.client_engine import ClientEngine
     from onward.engine.within import CallerTransaction
     from onward.runtime.registry import Registry
     from onward.sdk.pipelines.pipeline import Pipeline
@@ -72,10 +70,11 @@ class App(RunOperations, PublishOperations):
     """Starts and controls the runs in a database, and runs workers; open it with `async with`.
 
     Args:
-        url: The database: a file name, `":memory:"` or `postgresql://user@host/database`.
+        url: The database: a file name, `":memory:"` or `postgresql://user@host/database`. Or a
+            server in front of one: `onward://host:7170`.
         namespace: The tenant. An app sees and changes only the runs of its namespace.
         version: The version of your code, to pin runs to it.
-        key: API key for an onward:// server.
+        key: API key for an onward:// server; by default the one in `ONWARD_KEY`.
         hints: A Redis address (`redis://host:6379/0`) for notifications between processes.
             It stores no data and may be down at any time; Onward then finds changes by polling.
         metrics: Receives counts and durations; see `onward.telemetry.Metrics`.
@@ -119,20 +118,13 @@ class App(RunOperations, PublishOperations):
         randomness: Randomness | None = None,
         spawn: Spawn | None = spawn_thread,
     ) -> None:
-        if key is not None:
-            raise BadInput("key=", "applies to onward:// servers only", "Leave it out")
         self._url = fspath(url) if isinstance(url, PathLike) else url
         self._version = version
         self._clock = clock
         self._randomness = randomness or SystemRandomness()
         self._spawn = spawn
-        self._connect = partial(
-            connect,
-            clock=clock,
-            randomness=self._randomness,
-            spawn=spawn,
-            hints=hints,
-            keep=read_retention(retention),
+        self._connect = Connecting(
+            key, clock, self._randomness, spawn, hints, read_retention(retention)
         )
         self._opened = self._connect(self._url, namespace)
         self._observer = Reporter(
@@ -174,14 +166,15 @@ class App(RunOperations, PublishOperations):
         """External things that entered pipelines, and what happened because of them."""
 
     @property
-    def _engine(self) -> LocalClient:
+    def _engine(self) -> ClientEngine:
         refuse_in_body("a call to the App")
         self._opening.check_loop()
         return self._opened
 
     @property
     def _store(self) -> Any:
-        return self._engine.store
+        engine: Any = self._engine  # one of a database
+        return engine.store
 
     @property
     def _is_alone(self) -> bool:
@@ -210,9 +203,9 @@ class App(RunOperations, PublishOperations):
     # --- runs ------------------------------------------------------------------------------------
 
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
-        """Start a run and return a handle on it.
+        """Start a run and return a handle for it.
 
-        With `workflow.options(id=...)` a second start returns the first run.
+        With `workflow.options(id=...)`, a second start returns the first run.
 
         Args:
             workflow: The workflow, or the workflow with options.
@@ -242,7 +235,7 @@ class App(RunOperations, PublishOperations):
 
         Raises:
             NoWorker: no worker serves the run's queue. The run is kept, and starts when a worker
-                does.
+                serves the queue.
             RunFailed: the run failed; see `Run.result`.
         """
         run = await self.start(workflow, *args, **kwargs)
@@ -331,8 +324,8 @@ class App(RunOperations, PublishOperations):
                 `@schedule` declares for its workflows. Every worker starts runs of all schedules.
             pipelines: The pipelines to declare and serve; by default all that this process defines
                 before the worker starts.
-            retry: The retry policy of steps that have none, and whose workflow has none.
-            timeout: The timeout of steps that have none.
+            retry: The retry policy for steps that have none and whose workflow has none.
+            timeout: The timeout for steps that have none.
             lease: How long its lease lasts without a renewal; after that, other workers take over
                 its runs. On SQLite, they notice at once that a process has ended.
             drain: How long a worker that stops waits for running steps.
@@ -343,7 +336,7 @@ class App(RunOperations, PublishOperations):
                 in a row.
 
         Raises:
-            BadPipeline: pipelines are not declared correctly; the error has all problems at once.
+            BadPipeline: pipelines are not declared correctly; the error lists all problems.
         """
         declared = declared_schedules(schedules, workflows)
         served = serve(pipelines)

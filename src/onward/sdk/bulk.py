@@ -66,7 +66,7 @@ class BulkAnswer(Generic[H]):
         count: How many runs match, counted up to 10,000, or 1,000 with a filter by attributes.
         is_capped: Whether there are more than that.
         sample: The newest of them.
-        run: A handle on the bulk action; its result is a `BulkReport`. None for a dry run.
+        run: A handle for the bulk action; its result is a `BulkReport`. None for a dry run.
     """
 
     action: str
@@ -79,9 +79,9 @@ class BulkAnswer(Generic[H]):
 class Bulk:
     """Actions on all runs that match a filter, as `app.bulk`.
 
-    An action is a run itself, which any worker carries out: it survives crashes, acts on each run
-    once, and can be paused, cancelled and retried. Its `info().progress` shows how much is done.
-    With `dry_run=True` nothing is started, and the answer says which runs match.
+    An action is itself a run, and any worker can carry it out. It survives crashes, acts on each
+    run once, and can be paused, cancelled and retried. Its `info().progress` shows how much is
+    done. With `dry_run=True`, nothing is started, and the answer says which runs match.
 
     Example:
         >>> import asyncio

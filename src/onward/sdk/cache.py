@@ -59,8 +59,8 @@ class Cache:
         """Return results that have not expired, in the order of their keys, without their values.
 
         Args:
-            step: Only those of this step.
-            version: Only those of this version.
+            step: Only results of this step.
+            version: Only results of this version.
             limit: The maximum number of entries.
             after: The key of the last entry of the previous page.
         """
@@ -74,14 +74,14 @@ class Cache:
         version: str | None = None,
         all: bool = False,  # noqa: A002 - it is the user's word
     ) -> int:
-        """Delete results, so that the next call does its work again; return how many.
+        """Delete results, so that the next call does its work again; return how many were deleted.
 
         Runs that have read a result keep it. Workers delete expired results by themselves.
 
         Args:
             key: Only the result with this key.
-            step: Only those of this step.
-            version: Only those of this version.
+            step: Only results of this step.
+            version: Only results of this version.
             all: Delete everything in the namespace.
 
         Raises:

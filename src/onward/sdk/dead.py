@@ -34,7 +34,7 @@ class Dead:
     """The dead letters of an app, as `app.dead`: failed and timed-out runs that await a decision.
 
     A run leaves the list when it is retried, forked or replaced under its id, or discarded. A child
-    that its parent awaits is never in it, because its parent received the error.
+    that its parent awaits is never in the list, because its parent received the error.
 
     Example:
         >>> import asyncio
@@ -81,7 +81,7 @@ class Dead:
         limit: int = 100,
         before: str | None = None,
     ) -> RunInfos:
-        """Return dead letters, newest first, that match all filters.
+        """Return the dead letters that match all filters, newest first.
 
         Args:
             name: The name of the workflow.
@@ -151,7 +151,8 @@ class Dead:
         Args:
             name: Only runs of this workflow.
             since: Only runs that ended within this time before now; by default all.
-            parts: Into how many equal parts the `timeline` of each group divides that time.
+            parts: The number of equal parts into which the `timeline` of each group divides that
+                time.
         """
         length = None if since is None else duration(since)
         return await self._engine.failure_groups(FailurePeriod(name, length, parts))
@@ -183,7 +184,7 @@ class Dead:
         reason: str = "",
         by: str | None = None,
     ) -> bool:
-        """Discard a dead letter: it stays failed, and is no longer listed here.
+        """Discard a dead letter: it stays failed, but is no longer listed here.
 
         The run and its history are kept, and `App.retry` can still retry it.
 

@@ -46,8 +46,8 @@ registered: dict[str, list[EffectDefinition]] = {}
 class Effect(Generic[P, R]):
     """A function that changes the outside world; `@effect` creates it.
 
-    In a run, the ledger records each send before it is made. An effect is sent again only after
-    proof that it did not happen, or while its receiver still remembers its key. Outside a run a
+    In a run, the ledger records each send before it is made. An effect is sent again only if there
+    is proof that it did not happen, or while its receiver still remembers its key. Outside a run, a
     call just calls the function. `fn` is the plain function.
 
     Example:
@@ -194,12 +194,13 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
             returns `Applied(result)`, `NotApplied()` or `Unknown()`. For a method it is a plain
             function, without `self`.
         retry: The maximum number of sends; by default three. The delays apply after the function
-            raised `NotApplied`. After other proof, the effect is sent again at once.
+            raised `NotApplied`. If a reconciler or an operator proves that it did not happen, the
+            effect is sent again at once.
         timeout: How long one call may take; by default 30 s. For a function that is not async,
             `timeout` is required, and the function must enforce it itself.
         settle: How long after its timeout a call may still take effect; by default 10 s.
-        start_within: How long after it was recorded in the ledger a call may begin; by default 15
-            s. A worker that is slower does not send it.
+        start_within: How long after its record in the ledger a call may begin; by default 15 s.
+            After that, the worker does not send it.
         idempotency_window: How long the receiver remembers a key, from the first send on. Set it
             only if you pass `effect_key()` to the receiver and the receiver applies each key once.
             Then Onward sends an uncertain call again, as `retry` allows, while the key is
@@ -285,7 +286,7 @@ def _check_memory(definition: EffectDefinition) -> None:
         raise BadInput(
             what,
             f"has idempotency_window={show(idempotency_window)}, but a call can take"
-            f" {show(reach)} to arrive: it could never be sent again",
+            f" {show(reach)} to arrive, so the effect could never be sent again",
             "Raise idempotency_window=, or lower start_within=, timeout= or settle=",
         )
 
@@ -299,8 +300,8 @@ def effect_key() -> str:
     """Return the idempotency key of the effect that is being sent.
 
     The key is the same in every attempt and retry, so a receiver that remembers keys applies the
-    effect once. Call this right before you send, because it makes the last check that sending is
-    still allowed. Outside a run it returns a new key each time.
+    effect once. Call this right before you send, because it checks one last time that sending is
+    still allowed. Outside a run, it returns a new key each time.
 
     Raises:
         TooLate: the send window has closed. Let this exception propagate.

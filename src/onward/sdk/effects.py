@@ -38,7 +38,7 @@ class Effects:
         return await self._engine.pending_effects(limit=limit, after=after)
 
     async def all(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
-        """Return all effects, including settled ones; those of the newest runs come first.
+        """Return all effects, including settled ones; effects of the newest runs come first.
 
         `after` is the id of the last effect of the previous page.
         """
@@ -49,7 +49,7 @@ class Effects:
         return await self._engine.effects_beginning(beginning, limit=limit)
 
     async def choices(self, effect_id: str) -> list[EffectChoice]:
-        """Return the verdicts that are possible for an effect, and from what time.
+        """Return the possible verdicts for an effect, and when each becomes possible.
 
         Raises:
             NotFound: no effect has that id.
@@ -83,9 +83,9 @@ class Effects:
         Args:
             effect_id: The effect.
             verdict: "applied" (it happened), "not_applied" (it did not, and is sent again), "skip"
-                (continue without it: the run gets `EffectSkipped`), or "ask_again": the reconciler
-                is asked again, or, with an idempotency window, the effect is sent again while the
-                receiver remembers the key.
+                (continue without it: the run gets `EffectSkipped`) or "ask_again" (ask the
+                reconciler again or, with an idempotency window, send the effect again while the
+                receiver remembers the key).
             result: The return value of the call, for "applied".
             reason: The reason, which is recorded with the verdict.
             version: The version of the effect that you saw; if the effect has changed since, the

@@ -61,8 +61,8 @@ def refuse_in_body(
 def now() -> datetime:
     """Return the current time, the same in every replay.
 
-    In a run it is the time at which the last result, signal or timer was delivered to the body.
-    Outside a run it is the time of the clock.
+    In a run, this is the time at which the last result, signal or timer was delivered to the body.
+    Outside a run, it is the time of the clock.
 
     Example:
         >>> import onward
@@ -104,10 +104,10 @@ def random() -> _random.Random:
 
 
 def patched(change: str) -> bool:
-    """Return whether a run takes the new branch of a change in the code.
+    """Return whether the run takes the new branch of a code change.
 
-    A run that was already past this place when the change was deployed takes the old branch; every
-    other run takes the new one. Outside a run this returns True.
+    A run that had already passed this point when the change was deployed takes the old branch;
+    every other run takes the new branch. Outside a run, this returns True.
 
     Args:
         change: A name for the change, unique in the workflow.
@@ -184,7 +184,8 @@ class ChildRun(Generic[R]):
         """Wait until the run has ended and return its result.
 
         Raises:
-            RunFailed: the run failed; its error is the cause. A registered error is raised itself.
+            RunFailed: the run failed; its error is the cause. A registered error is raised as
+                itself.
             RunCancelled: the run was cancelled.
             BadInput: another run started it, so this run cannot wait for it.
         """
@@ -227,7 +228,7 @@ async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) 
         >>> @onward.workflow
         ... async def order(name: str) -> str:
         ...     thanks = await onward.start(thank.options(id=f"thank-{name}"), name)
-        ...     return f"done, and {thanks.id} goes on"
+        ...     return f"done, and {thanks.id} continues"
     """
     body = body_for(f"onward.start({workflow.name})", "Outside, use app.start")
     body.names.check("workflow", workflow.name, workflow.fn)

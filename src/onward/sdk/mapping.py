@@ -95,7 +95,7 @@ class Mappable(Generic[P, R]):
         """Call it once for each item, at most `limit` at a time.
 
         Await the result to get a list in the order of the items, or iterate over it with `async
-        for`, which keeps only part of the results in memory, unless you pass `key`. In a run,
+        for`, which keeps only part of the results in memory (unless you pass `key`). In a run,
         finished chunks of up to 500 items are never repeated.
 
         Args:
@@ -146,7 +146,7 @@ class Mappable(Generic[P, R]):
         key: Callable[[Any], str] | None = None,
         return_exceptions: bool = False,
     ) -> Mapped[Any]:
-        """Call it once for each item, which contains all arguments of a call; see `map`."""
+        """Call it once for each item; an item contains all arguments of one call. See `map`."""
         calls = [(tuple(item), item) for item in items]
         return Mapped(self, calls, limit, key, return_exceptions=return_exceptions)
 

@@ -25,7 +25,7 @@ class Queues:
 
     What you set here wins over what the code declares, until you `clear` it. Each method takes the
     name of a queue, or `workflow=` for a workflow; with `key=` it is about one key of the queue,
-    and with `key="*"` about every key of it that has no limits of its own.
+    and with `key="*"` about every key of it that does not have its own limits.
     """
 
     def __init__(self, engine: ClientEngine) -> None:
@@ -58,10 +58,10 @@ class Queues:
             queue: The queue.
             max: How many runs may run at a time, on all workers together; 0: none.
             workflow: A workflow, instead of a queue.
-            key: A key of the queue; "*": every key that has no limit of its own.
+            key: A key of the queue; "*": every key that does not have its own limit.
             rate: How many runs may start: "10/m", "1/5s", "100/h".
             hold: Which runs count: those that are "running", or with "open" all between their first
-                claim and their end, also while they wait.
+                claim and their end, including while they wait.
 
         Raises:
             BadInput: neither a limit nor a rate is given, or one of them is none.

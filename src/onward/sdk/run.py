@@ -38,7 +38,7 @@ UNCHANGED: Any = object()
 
 
 class Run(Generic[R]):
-    """A handle on a run; it stays valid when workers and processes end.
+    """A handle for a run; it stays valid when workers and processes end.
 
     The handle refers to the id: when the run is retried, continued or replaced, it refers to the
     newest run with the id.
@@ -89,7 +89,8 @@ class Run(Generic[R]):
         Raises:
             TimeoutError: the run has not ended in time; it continues. The message contains its
                 state and what it waits for.
-            RunFailed: the run failed; its error is the cause. A registered error is raised itself.
+            RunFailed: the run failed; its error is the cause. A registered error is raised as
+                itself.
             RunCancelled: the run was cancelled, or missed its deadline.
             RunPaused: the run is paused, and `raise_paused` is set.
         """
@@ -179,7 +180,7 @@ class Run(Generic[R]):
         await send_signal(self._engine, self.id, signal, value, message_id)
 
     async def cancel(self, *, force: bool = False, grace: DurationLike | None = None) -> Cancelling:
-        """Cancel the run; the returned value is true if it was still open.
+        """Cancel the run; the return value is true if the run was still open.
 
         Its code gets `CancelledError` where it waits, and may clean up. Cleanup may call steps.
 

@@ -36,7 +36,7 @@ class RunOperations:
         raise NotImplementedError
 
     async def get(self, id: str) -> Run[Any]:  # noqa: A002 - it is the user's word
-        """Return a handle on the newest run with an id.
+        """Return a handle for the newest run with an id.
 
         Raises:
             NotFound: no run has the id.
@@ -59,7 +59,7 @@ class RunOperations:
         limit: int = 100,
         before: str | None = None,
     ) -> list[RunInfo]:
-        """Return runs, newest first, that match all filters.
+        """Return the runs that match all filters, newest first.
 
         Args:
             name: The name of the workflow.
@@ -72,7 +72,7 @@ class RunOperations:
             attributes: Attributes of the run. They have no index: Onward scans the runs that match
                 the other filters, newest first.
             parent: The id or uid of the run that started them.
-            root: The id or uid of a run: returns it and all its descendants.
+            root: The id or uid of a run; returns this run and all its descendants.
             children: Whether to include runs that other runs started.
             limit: The maximum number of runs.
             before: The uid of the last run of the previous page.
@@ -128,8 +128,7 @@ class RunOperations:
         """Pause the newest run with an id; return False if it has ended or is being cancelled.
 
         Calls in progress finish. Then the run is paused until it is resumed or cancelled, and so
-        are the runs that work for it: map chunks, routed steps, and children that are cancelled
-        with it.
+        are its dependent runs: map chunks, routed steps, and children that are cancelled with it.
         """
         return await self._engine.pause(id)
 
@@ -146,7 +145,7 @@ class RunOperations:
         *,
         force: bool = False,
     ) -> Run[Any]:
-        """Retry a failed run: start a new run with the same id, from the failed call on.
+        """Retry a failed run: start a new run with the same id that continues from the failed call.
 
         Completed work is not repeated, including in parallel branches. Only code that ran because
         of the error, such as cleanup, runs again.
@@ -190,7 +189,7 @@ class RunOperations:
             NotFound: the history has no such step.
             BadInput: the `new_id` is not a valid id.
             Conflict: another run has the `new_id`.
-            WouldResend: the fork would send effects again, of the run or of its children.
+            WouldResend: the fork would resend effects of the run or of its children.
             RunOver: another run has replaced it, or it is still running.
         """
         edited = None

@@ -111,10 +111,10 @@ def schedule(  # noqa: PLR0913 - each is a thing of its own that one may want
     jitter: DurationLike | None = None,
     max_catch_up: int = 1000,
 ) -> Callable[[W], W]:
-    """Declare a schedule for the workflow below.
+    """Declare a schedule for the decorated workflow.
 
-    Every worker of this process that is not given `schedules=` creates it. The arguments are those
-    of `Schedule`; its name is that of the workflow unless you give another.
+    Every worker of this process that is not given `schedules=` creates it. It takes the arguments
+    of `Schedule`. The schedule has the name of the workflow, unless you pass another.
 
     Example:
         >>> from onward import workflow

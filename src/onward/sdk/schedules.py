@@ -36,7 +36,7 @@ _PLAIN = {"zone": "zone", "overlap": "overlap", "catch_up": "catch_up", "max_cat
 class Schedules:
     """The schedules of an app, as `app.schedules`: creates, changes and lists them.
 
-    Any worker starts their runs. Every method raises `NotFound` if there is no schedule of that
+    Any worker starts their runs. Every method raises `NotFound` if there is no schedule with that
     name.
 
     Example:
@@ -77,7 +77,7 @@ class Schedules:
         jitter: DurationLike | None = None,
         max_catch_up: int = 1000,
     ) -> ScheduleInfo:
-        """Create a schedule; the arguments are those of `Schedule`.
+        """Create a schedule; it takes the arguments of `Schedule`.
 
         A second call with the same arguments returns the schedule.
 
@@ -131,8 +131,8 @@ class Schedules:
     async def update(self, /, name: str, **fields: Any) -> ScheduleInfo:
         """Change fields of a schedule: any argument of `create`.
 
-        A parked schedule becomes active again. Slots that have passed under the old timing without
-        being started are recorded as missed.
+        A parked schedule becomes active again. Slots that have passed under the old timing, but
+        were not started, are recorded as missed.
 
         Raises:
             BadInput: a field is unknown, or its value is not valid.
@@ -184,7 +184,7 @@ class Schedules:
         """Start a run now, even if the schedule is paused or has an open run.
 
         Returns:
-            A handle on the run.
+            A handle for the run.
         """
         return self._handle(await self._engine.trigger(name))
 
@@ -229,7 +229,7 @@ class Schedules:
         return await self._engine.preview(name, n, None if after is None else instant_of(after))
 
     async def slots(self, name: str, limit: int = 100) -> Slots:
-        """Return the latest slots that have a disposition, the newest first."""
+        """Return the latest slots that have a disposition, newest first."""
         if not 1 <= limit <= 100_000:
             raise BadInput(
                 f"limit={limit}", "is not between 1 and 100,000", "Use a number in this range"

@@ -299,7 +299,7 @@ def _cache_policy(
     length = duration(cache)
     if length <= 0:
         raise BadInput(
-            f"cache={cache!r}", "is not longer than zero", "Leave it out, or use a longer time"
+            f"cache={cache!r}", "is not a positive duration", "Leave it out, or use a longer time"
         )
     return CachePolicy(length, key, "" if version is None else check_id(version, "the version"))
 

@@ -73,7 +73,7 @@ async def _report(engine: ClientEngine, run: str) -> None:
             RunScope(run, info.uid, info.name),
             state=info.state,
             seconds=STUCK_SECONDS,
-            why="; ".join(each.text.partition("\n")[0] for each in why),
+            why="; ".join(str(each).partition("\n")[0] for each in why),
             next=why[0].next,
         )
 

@@ -102,7 +102,7 @@ class SyncApp(_Sync[App]):
     """An app for code without an event loop; `App.sync` returns it. Open it with `with`.
 
     Every call waits for its result. Several threads may use it at the same time. In a thread with a
-    running event loop a call raises `WouldBlock`, because it would block that loop.
+    running event loop, a call raises `WouldBlock`, because it would block that loop.
 
     Example:
         >>> from onward import App, workflow
@@ -200,7 +200,7 @@ class SyncApp(_Sync[App]):
 
 
 class SyncRun(_Sync[Run[R]]):
-    """A handle on one run, for code without an event loop; see `Run`.
+    """A handle for a run, for code without an event loop; see `Run`.
 
     Example:
         >>> from onward import App, workflow

@@ -26,7 +26,7 @@ T = TypeVar("T")
 async def sleep(time: DurationLike) -> None:
     """Sleep durably: a sleeping run holds no slot, thread or connection.
 
-    Outside a run this is an ordinary sleep.
+    Outside a run, this is an ordinary sleep.
 
     Args:
         time: Seconds, a text such as "1h30m", or a timedelta.
@@ -89,7 +89,7 @@ class Signal(Generic[T]):
         self.type = type
 
     async def wait(self, *, timeout: DurationLike | None = None) -> T:
-        """Wait for the next signal of this name, which may have arrived earlier.
+        """Wait for the next signal with this name; it may have arrived earlier.
 
         Args:
             timeout: How long to wait; by default without a limit.

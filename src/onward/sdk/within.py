@@ -31,11 +31,11 @@ T = TypeVar("T")
 class Within:
     """Starts runs, sends signals and publishes events in your own transaction.
 
-    `App.within` returns it. It only inserts rows, so it neither waits for locks of Onward nor
-    blocks other writers. If you roll back, nothing is started, sent or published. Workers see the
-    run, signal or event after your commit.
+    `App.within` returns it. It only inserts rows, so it neither waits for Onward's locks nor blocks
+    other writers. If you roll back, nothing is started, sent or published. Workers see the run,
+    signal or event after your commit.
 
-    On SQLite, a transaction that has written blocks every other writer of the file: commit soon.
+    On SQLite, a transaction that has written blocks all other writers of the file, so commit soon.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Within:
     ) -> None:
         """Publish an event with your commit; see `App.publish`.
 
-        The limits of the topic do not apply: what you have committed is delivered.
+        The limits of the topic do not apply: events that you have committed are always delivered.
 
         Raises:
             NotFound: your transaction sees no such topic. A worker declares the topics of its

@@ -14,7 +14,7 @@ __all__ = ["WorkerInfo", "Workers"]
 
 
 class Workers:
-    """The workers of an app's store, as `app.workers`: lists them, and drains one.
+    """The workers of an app's store, as `app.workers`: lists workers and drains them.
 
     Example:
         >>> import asyncio

@@ -108,7 +108,8 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             tags: Only a worker with one of these tags takes the run.
             delay: How long to wait before the run starts.
             at: When to start the run: a datetime with a time zone.
-            deadline: How long after its scheduled start the run is cancelled if it has not ended.
+            deadline: How long after its scheduled start the run is cancelled, if it has not ended
+                by then.
             on_conflict: What to do if a run has the id: "return" that run, "reject" the start, or
                 "replace" the run.
             retry: The retry policy of the run as a whole; by default it is not retried.
@@ -242,7 +243,7 @@ def workflow(  # noqa: PLR0913 - each is a thing of its own that one may want
         name: The stored name; by default the name of the function. Never change it while runs are
             open.
         queue: The queue of its runs, unless `options(queue=...)` sets another.
-        retry: The retry policy of its steps that have none of their own.
+        retry: The retry policy for its steps that do not have their own.
         strict: Whether any change to the calls pauses open runs, even an inserted or removed step.
         limit: How many of its runs may run at the same time, across all workers. With `key`, the
             limit applies to each key separately.

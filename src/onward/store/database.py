@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onward.model.health import StoreHealth
     from onward.model.messages import NewMessage, SentMessage
     from onward.model.runs import ClaimedRun, Start, Started
+    from onward.model.workers import RenewedLease
     from onward.store.caller_writes import CallerWrites
     from onward.store.hints import Carrier, HintBus
     from onward.store.row_values import RowValues
@@ -108,7 +109,7 @@ class Tx(Protocol):
 
 
 class Database(Protocol):
-    """One database, as the store uses it."""
+    """A namespace of a database, as the store uses it."""
 
     carrier: Carrier | None
     """What carries hints to other processes beside the database itself."""
@@ -123,7 +124,7 @@ class Database(Protocol):
 
     @property
     def lanes(self) -> int:
-        """How many batches of one worker may be in flight at a time."""
+        """How many batches of one group commit may be in flight at a time."""
         ...
 
     @property
@@ -132,6 +133,10 @@ class Database(Protocol):
     @property
     def where(self) -> str:
         """The address for messages, without its password."""
+        ...
+
+    def in_namespace(self, namespace: str) -> Database:
+        """Return another namespace of it, which shares all connections while this one is open."""
         ...
 
     async def open(self) -> None:
@@ -156,13 +161,18 @@ class Database(Protocol):
         """Run `work`, which only reads; each statement is a consistent view by itself."""
         ...
 
-    async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    async def snapshot(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work`, which only reads, with all its statements seeing one snapshot."""
         ...
 
     # The hot path: each of these is one transaction and, on Postgres, one round trip.
 
-    async def commit(self, worker: str, batch: Batch) -> Written: ...
+    async def commit(self, batch: Batch) -> Written:
+        """Write the commits of one worker or several, each under the lease of its own worker.
+
+        A worker whose lease is gone loses its own runs alone.
+        """
+        ...
 
     async def start(self, starts: Sequence[Start]) -> Sequence[Started | LeaseLost]:
         """Start runs that do not exist yet; an owner that lost its run starts nothing."""
@@ -183,12 +193,21 @@ class Database(Protocol):
         """Assign runs to a worker; `repeated` is called if this is sent again."""
         ...
 
-    async def take_lease(self, worker: str, length: Duration) -> Instant | None:
-        """Begin a worker's lease; `None` means that one of that name exists."""
+    async def take_lease(
+        self, worker: str, length: Duration, *, is_remote: bool = False
+    ) -> Instant | None:
+        """Begin a worker's lease; `None` means that one of that name exists.
+
+        The lease of a remote worker, whose process is not this one, ends by time alone.
+        """
         ...
 
     async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
         """Renew a worker's lease, without waiting for other work; `None` means that it is lost."""
+        ...
+
+    async def renew_leases(self, lengths: Mapping[str, Duration]) -> dict[str, RenewedLease]:
+        """Renew the leases of many workers at once, without waiting for other work."""
         ...
 
     async def drop_lease(self, worker: str) -> None: ...

@@ -1,8 +1,9 @@
 """Hints that something may have changed. Polling is the truth; a hint only makes it quick.
 
-Everything in this process that uses one database shares a `HintBus`. What is published there
-reaches every `Subscription` to the subject, in whatever event loop it lives; a database that can
-reach other processes hooks itself in. A lost or doubled hint costs time, never correctness.
+Everything in this process that uses one namespace of a database shares a `HintBus`. What is
+published there reaches every `Subscription` to the subject, in whatever event loop it lives; a
+database that can reach other processes hooks itself in. A lost or doubled hint costs time, never
+correctness.
 
 Subjects are `queue:NAME` (something there became claimable), `run:UID` (that run changed),
 `schedules` (one may have its next slot sooner) and `pipelines` (a handler may have work).
@@ -16,6 +17,7 @@ import contextlib
 import math
 import threading
 from typing import TYPE_CHECKING, Protocol, Self
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -80,6 +82,14 @@ class Subscription:
     ) -> None:
         self._hints.leave(self)
 
+    def add(self, subject: str) -> None:
+        """Subscribe to one more subject."""
+        self.subjects.add(subject)
+
+    def discard(self, subject: str) -> None:
+        """Subscribe to a subject no longer."""
+        self.subjects.discard(subject)
+
     def deliver(self, subjects: frozenset[str]) -> None:
         """Note hints; called in the loop of this subscription."""
         if self.others is not None:
@@ -111,10 +121,11 @@ class Subscription:
 
 
 class HintBus:
-    """The subscriptions of this process to the hints of one database."""
+    """The subscriptions of this process to the hints of one namespace."""
 
     def __init__(self) -> None:
-        self._subscriptions: set[Subscription] = set()
+        # Not a set: a simulation can be repeated only if the order is the same.
+        self._subscriptions: dict[Subscription, None] = {}
         self._lock = threading.Lock()
         self.on_first_subscription: Callable[[], None] | None = None
         """Called when the first subscription joins: a watcher starts polling then."""
@@ -128,14 +139,14 @@ class HintBus:
         """Add a subscription."""
         with self._lock:
             is_first = not self._subscriptions
-            self._subscriptions.add(subscription)
+            self._subscriptions[subscription] = None
         if is_first and self.on_first_subscription is not None:
             self.on_first_subscription()
 
     def leave(self, subscription: Subscription) -> None:
         """Remove a subscription."""
         with self._lock:
-            self._subscriptions.discard(subscription)
+            self._subscriptions.pop(subscription, None)
 
     def subscribe(self, subjects: Iterable[str]) -> Subscription:
         """Return a subscription for these subjects, in the running loop."""
@@ -152,6 +163,45 @@ class HintBus:
                 subscription.deliver(published)
             elif not subscription.loop.is_closed():
                 subscription.loop.call_soon_threadsafe(subscription.deliver, published)
+
+
+class HintBuses:
+    """The buses of one database: one for each namespace that this process has open.
+
+    Args:
+        make: Returns a new bus.
+    """
+
+    def __init__(self, make: Callable[[], HintBus] = HintBus) -> None:
+        self._make = make
+        self._buses: WeakValueDictionary[str, HintBus] = WeakValueDictionary()
+        self._lock = threading.Lock()
+        self.on_first_subscription: Callable[[], None] | None = None
+        """Called when the first subscription to a namespace joins."""
+
+    def of(self, namespace: str) -> HintBus:
+        """Return the bus of a namespace, which lasts for as long as it is used."""
+        with self._lock:
+            bus = self._buses.get(namespace)
+            if bus is None:
+                bus = self._buses[namespace] = self._make()
+                bus.on_first_subscription = self.on_first_subscription
+            return bus
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """Whether anything in this process waits for hints of any namespace."""
+        return any(bus.has_subscriptions for bus in self._open())
+
+    def publish(self, subjects: Iterable[str]) -> None:
+        """Publish hints in all namespaces: which of them changed is unknown."""
+        published = frozenset(subjects)
+        for bus in self._open():
+            bus.publish(published)
+
+    def _open(self) -> list[HintBus]:
+        with self._lock:
+            return list(self._buses.values())
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -82,7 +82,7 @@ async def check(store: Store) -> list[Violation]:
 
     All are checked in one consistent view, so a busy database gives no false alarm.
     """
-    return await store.view(violated)
+    return await store.snapshot(violated)
 
 
 async def violated(tx: Tx) -> list[Violation]:
@@ -110,7 +110,7 @@ async def check_page(store: Store, after: str) -> Checked:
         await found.check_runs(tx, uids)
         return Checked(found.violations(), len(uids), after=uids[-1])
 
-    return await store.view(work)
+    return await store.snapshot(work)
 
 
 async def check_some(store: Store) -> Checked:
@@ -118,11 +118,11 @@ async def check_some(store: Store) -> Checked:
     found, runs, rows = _Found(), 0, 0
     sample = await store.read(lambda tx: tx.fetch("some_runs_to_check", limit=SOME_RUNS))
     for uids, size in _pages([(row[0], row[1]) for row in sample]):
-        await store.view(partial(found.check_runs, uids=uids))
+        await store.snapshot(partial(found.check_runs, uids=uids))
         runs, rows = runs + len(uids), rows + size
         if rows >= SOME_ROWS:
             break
-    await store.view(partial(found.check_rows, limit=SOME_RUNS))
+    await store.snapshot(partial(found.check_rows, limit=SOME_RUNS))
     # If the newest runs were fewer than could be, they are all there are.
     return Checked(found.violations(), runs, is_all=runs == len(sample) < SOME_RUNS)
 

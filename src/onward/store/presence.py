@@ -67,7 +67,7 @@ def _file_schema(path: Path) -> int:
 
 
 async def _server_schema(address: PostgresAddress) -> int:
-    from onward.store.postgres.database import schema_number
+    from onward.store.postgres.connections import schema_number
     from onward.store.postgres.pool import Pool
 
     async def look(connection: Any) -> int:

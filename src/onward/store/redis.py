@@ -30,6 +30,10 @@ _QUIET_SECONDS = 10.0
 _RECONNECT_SECONDS = 1.0
 
 
+_Hint = tuple[str, frozenset[str]]
+"""A channel, and subjects to publish there."""
+
+
 class RedisCarrier:
     """Carries hints from and to other processes while Redis is reachable.
 
@@ -44,17 +48,36 @@ class RedisCarrier:
     def __init__(self, url: str) -> None:
         self._client = _client(url)
         self.where = _shown(url)
-        self._out: Lane[frozenset[str], bool] = Lane(self._publish, name="onward redis hints")
+        self._out: Lane[_Hint, bool] = Lane(self._publish, name="onward redis hints")
         self._task: asyncio.Task[None] | None = None
+        self._channels: dict[str, RedisChannel] = {}
+        self._listening: Any = None
+        """The connection that listens, if there is one."""
         self._is_missed = False
         self.ready = asyncio.Event()
 
-    def start(self, channel: str, sender: str, hints: HintBus) -> None:
-        """Begin to listen on a channel; `sender` marks what goes out from here."""
-        self._channel = channel
+    def start(self, sender: str) -> None:
+        """Begin to listen; `sender` marks what goes out from here."""
         self._sender = sender
-        self._hints = hints
         self._task = asyncio.get_running_loop().create_task(self._listen(), name="onward redis")
+
+    async def join(self, name: str, hints: HintBus) -> RedisChannel:
+        """Listen on a channel, until all that joined it have left."""
+        channel = self._channels.get(name)
+        if channel is None:
+            channel = self._channels[name] = RedisChannel(self, name, hints)
+            with contextlib.suppress(Exception):  # the next connection listens on it too
+                if self._listening is not None:
+                    await self._listening.subscribe(name)
+        channel.users += 1
+        return channel
+
+    async def remove(self, name: str) -> None:
+        """Stop listening on a channel."""
+        del self._channels[name]
+        with contextlib.suppress(Exception):
+            if self._listening is not None:
+                await self._listening.unsubscribe(name)
 
     async def close(self) -> None:
         """Stop listening."""
@@ -65,10 +88,10 @@ class RedisCarrier:
         await self._out.close()
         await self._client.aclose()
 
-    def publish(self, subjects: Iterable[str]) -> None:
+    def publish(self, channel: str, subjects: Iterable[str]) -> None:
         """Send hints to other processes, soon, if Redis is reachable."""
         if self.ready.is_set():
-            self._out.submit(frozenset(subjects))
+            self._out.submit((channel, frozenset(subjects)))
 
     async def _listen(self) -> None:
         while True:
@@ -77,12 +100,14 @@ class RedisCarrier:
             except Exception as error:  # noqa: BLE001 - only hints are lost
                 self._miss(error)
             finally:
+                self._listening = None
                 self.ready.clear()
             await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def _listen_once(self) -> None:
         async with self._client.pubsub() as news:
-            await news.subscribe(self._channel)
+            self._listening = news
+            await news.subscribe(*self._channels)
             is_asked = False
             while True:
                 message = await news.get_message(timeout=_QUIET_SECONDS)
@@ -92,17 +117,18 @@ class RedisCarrier:
                 if message is None:
                     await news.ping()
                 elif message["type"] == "subscribe":
-                    self._be_back()
+                    self._be_back(_text(message["channel"]))
                 elif message["type"] == "message":
-                    self._hear(message["data"])
+                    self._hear(_text(message["channel"]), _text(message["data"]))
 
-    def _be_back(self) -> None:
+    def _be_back(self, name: str) -> None:
         if self._is_missed:
             _log.info("redis back: address=%s", self.where)
         self._is_missed = False
         self.ready.set()
-        # Hints were missed while there was no connection.
-        self._hints.publish({ANYTHING})
+        if name in self._channels:
+            # Hints were missed while there was no connection.
+            self._channels[name].hints.publish({ANYTHING})
 
     def _miss(self, error: Exception) -> None:
         if not self._is_missed:
@@ -113,16 +139,44 @@ class RedisCarrier:
             )
         self._is_missed = True
 
-    def _hear(self, data: bytes) -> None:
-        sender, *subjects = unpacked(data.decode(errors="replace"))
-        if sender != self._sender:  # the sender has published it in its own process
-            self._hints.publish(subjects)
+    def _hear(self, name: str, data: str) -> None:
+        sender, *subjects = unpacked(data)
+        # What was sent from here was published here when it was sent.
+        if sender != self._sender and name in self._channels:
+            self._channels[name].hints.publish(subjects)
 
-    async def _publish(self, gathered: list[frozenset[str]]) -> Sequence[bool]:
-        payload = f"{self._sender}\n{packed(gathered, _MAX_PAYLOAD)}"
+    async def _publish(self, gathered: list[_Hint]) -> Sequence[bool]:
+        by_channel: dict[str, list[frozenset[str]]] = {}
+        for name, subjects in gathered:
+            by_channel.setdefault(name, []).append(subjects)
         with contextlib.suppress(Exception):  # a lost hint only delays
-            await self._client.publish(self._channel, payload)
+            for name, each in by_channel.items():
+                await self._client.publish(name, f"{self._sender}\n{packed(each, _MAX_PAYLOAD)}")
         return [True] * len(gathered)
+
+
+class RedisChannel:
+    """The hints of one namespace, on the connection of its database."""
+
+    def __init__(self, redis: RedisCarrier, name: str, hints: HintBus) -> None:
+        self._redis = redis
+        self._name = name
+        self.hints = hints
+        self.users = 0
+
+    def publish(self, subjects: Iterable[str]) -> None:
+        """Send hints to other processes, soon, if Redis is reachable."""
+        self._redis.publish(self._name, subjects)
+
+    async def leave(self) -> None:
+        """Hear no more of them; the last that leaves ends the channel."""
+        self.users -= 1
+        if not self.users:
+            await self._redis.remove(self._name)
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
 
 
 def _client(url: str) -> Any:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from onward.core.lease import LEASE, unknown
-from onward.errors import LeaseLost, StoreUnusable
+from onward.errors import LeaseLost
 from onward.model.messages import SentMessage
 from onward.model.runs import Start
 from onward.model.stopping import ForcedEnd, PauseAnswer, Stopped
-from onward.store.address import SqliteAddress, parse
 from onward.store.hints import ANYTHING, queue_subject
+from onward.store.leases import Leases
 from onward.store.runs.flows import change_flow, is_declared
 from onward.store.runs.following import follow
 from onward.store.runs.holding import pause, resume
@@ -31,7 +31,7 @@ from onward.store.runs.maintenance import (
 )
 from onward.store.runs.reads import Reads
 from onward.store.runs.stopping import give_up, overdue, stop, subjects_of
-from onward.store.sqlite.database import SqliteDatabase
+from onward.store.writing.group_commit import GroupCommit
 from onward.store.writing.lane import Lane
 from onward.store.writing.text_limits import (
     check_following,
@@ -41,7 +41,7 @@ from onward.store.writing.text_limits import (
     is_storable,
 )
 from onward.store.writing.writer import Writer
-from onward.system.clock import SystemClock, SystemRandomness, Uids, spawn_thread
+from onward.system.clock import Uids
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from onward.core.flow import FlowId
     from onward.core.instant import Duration, Instant
-    from onward.core.ports import Clock, Randomness, Spawn
+    from onward.core.ports import Clock, Randomness
     from onward.model.claims import Wanted
     from onward.model.flow import DeclaredLimits, FlowRow
     from onward.model.following import Followed, Following
@@ -60,18 +60,26 @@ if TYPE_CHECKING:
     from onward.store.caller_writes import CallerWrites
     from onward.store.database import Database, Tx
     from onward.store.hints import Subscription
-    from onward.store.redis import RedisCarrier
+    from onward.store.redis import RedisCarrier, RedisChannel
 
 T = TypeVar("T")
 
 MAX_SWEEP = 500
 
 
-class Store(Reads):
+class Store(Leases, Reads):
     """A namespace in a database. Open it with `async with`.
 
     Every call is safe to repeat: the client makes the ids, and every statement recognises its own
     result. Cancelling the task that awaits a call does not undo or damage it.
+
+    Args:
+        database: The namespace in the database.
+        namespace: Its name.
+        clock: Where the machine's time is read.
+        randomness: Where ids come from.
+        redis: Carries hints to other processes, in addition to the database.
+        owner: The store whose connections this one shares.
     """
 
     def __init__(
@@ -81,10 +89,16 @@ class Store(Reads):
         clock: Clock,
         randomness: Randomness,
         redis: RedisCarrier | None = None,
+        owner: Store | None = None,
     ) -> None:
         self.database = database
         self.namespace = namespace
         self._redis = redis
+        self._redis_channel: RedisChannel | None = None
+        self._owner = owner
+        self._views: dict[Store, None] = {}
+        """Other namespaces that share the connections of this store, while they are open."""
+        self._randomness = randomness
         self._clock = clock
         self._uids = Uids(clock, randomness)
         self._starts: Lane[Start, Started | LeaseLost] = Lane(
@@ -94,6 +108,17 @@ class Store(Reads):
             self._write_messages, name="onward messages", key=lambda message: message.target
         )
         self._writers: dict[str, Writer] = {}
+        self._shared_group: GroupCommit | None = None
+
+    def view(self, namespace: str) -> Store:
+        """Return a store of another namespace that shares all connections of this one.
+
+        Open it with `async with`. Closing it leaves the other stores alone; closing the store that
+        has the connections closes all views of it first.
+        """
+        owner = self._owner or self
+        database = owner.database.in_namespace(namespace)
+        return Store(database, namespace, self._clock, self._randomness, owner._redis, owner)
 
     async def __aenter__(self) -> Self:
         await self.database.open()
@@ -103,6 +128,8 @@ class Store(Reads):
             except BaseException:
                 await self.database.close()
                 raise
+        if self._owner is not None:
+            self._owner._views[self] = None
         return self
 
     async def _start_redis(self, redis: RedisCarrier) -> None:
@@ -112,8 +139,11 @@ class Store(Reads):
             return int((await tx.fetch("identity"))[0][0])
 
         identity = await self.write(identify)
-        redis.start(f"onward:{identity}:{self.namespace}", self.new_uid(), self.database.hints)
-        self.database.carrier = redis
+        name = f"onward:{identity}:{self.namespace}"
+        self._redis_channel = await redis.join(name, self.database.hints)
+        if self._owner is None:
+            redis.start(self.new_uid())
+        self.database.carrier = self._redis_channel
 
     async def __aexit__(
         self,
@@ -123,12 +153,24 @@ class Store(Reads):
     ) -> None:
         async with AsyncExitStack() as last:
             last.push_async_callback(self.database.close)
-            if self._redis is not None:
-                last.push_async_callback(self._redis.close)
+            last.push_async_callback(self._leave_redis)
+            if self._owner is not None:
+                self._owner._views.pop(self, None)
+            for view in list(self._views):
+                await view.__aexit__(None, None, None)
             await self._starts.close()
             await self._sends.close()
             for writer in self._writers.values():
-                await writer.close()
+                await writer.group.close()
+            if self._shared_group is not None:
+                await self._shared_group.close()
+
+    async def _leave_redis(self) -> None:
+        channel, self._redis_channel = self._redis_channel, None
+        if channel is not None:
+            await channel.leave()
+        if self._redis is not None and self._owner is None:
+            await self._redis.close()
 
     # --- clients ---------------------------------------------------------------------------------
 
@@ -230,21 +272,6 @@ class Store(Reads):
 
     # --- workers ---------------------------------------------------------------------------------
 
-    async def take_lease(self, worker: str, length: Duration = LEASE) -> Instant | None:
-        """Begin a worker's lease and return when it expires; `None` if that worker has one."""
-        return await self.database.take_lease(worker, length)
-
-    async def renew_lease(self, worker: str, length: Duration = LEASE) -> Instant | None:
-        """Renew a worker's lease and return when it expires; `None` means that it is lost."""
-        failpoint("renew.before")
-        until = await self.database.renew_lease(worker, length)
-        failpoint("renew.after")
-        return until
-
-    async def drop_lease(self, worker: str) -> None:
-        """End a worker's lease: other workers may claim the runs that it still has."""
-        await self.database.drop_lease(worker)
-
     async def claim(
         self, wanted: Wanted, repeated: Callable[[], None] = lambda: None
     ) -> list[ClaimedRun]:
@@ -261,23 +288,35 @@ class Store(Reads):
         failpoint("claim.after")
         return claimed
 
-    async def give_up(
-        self, worker: str, run: ClaimedRun, move: Move, code: str | None = None
-    ) -> bool:
+    async def give_up(self, by: RunOwner, move: Move, code: str | None = None) -> bool:
         """End a run that its worker has claimed and cannot begin; return whether it owned it.
 
         `code` is what the worker has under the name of the run.
         """
-        return await self._write_and_publish(lambda tx: give_up(tx, worker, run, move, code))
+        return await self._write_and_publish(lambda tx: give_up(tx, by, move, code))
 
-    def writer(self, worker: str) -> Writer:
-        """Return the group commit of a worker."""
+    @property
+    def group_commit(self) -> GroupCommit:
+        """The group commit that any number of workers of this process may share."""
+        if self._shared_group is None:
+            self._shared_group = GroupCommit(self.database, self._clock, "shared")
+        return self._shared_group
+
+    def writer(self, worker: str, group: GroupCommit | None = None) -> Writer:
+        """Return the writer of a worker.
+
+        Args:
+            worker: The worker.
+            group: The group commit to use, such as `group_commit`. None makes one for this worker
+                alone. The first call for a worker decides.
+        """
         if worker not in self._writers:
-            self._writers[worker] = Writer(self.database, worker, self._clock)
+            own = group or GroupCommit(self.database, self._clock, worker)
+            self._writers[worker] = Writer(own, worker, is_shared=group is not None)
         return self._writers[worker]
 
     def part(self, worker: str) -> None:
-        """Forget the group commit of a worker that has left, unless it is still writing."""
+        """Forget the writer of a worker that has left, unless it is still writing."""
         writer = self._writers.get(worker)
         if writer is not None and writer.is_idle:
             del self._writers[worker]
@@ -322,9 +361,17 @@ class Store(Reads):
         """Store an error of a run that a worker has, for the case that the run is ended for it."""
         await self.write(lambda tx: note_blocked(tx, worker, uid, error))
 
-    async def register(self, worker: dict[str, object]) -> None:
-        """Add the row of a worker that operators see."""
-        await self.write(lambda tx: tx.fetch("register_worker", **{"slots": 0} | worker))
+    async def register(self, worker: dict[str, object]) -> bool:
+        """Add the row of a worker that operators see; return False if another key has its id."""
+        row: dict[str, object] = {"slots": 0, "key_id": ""} | worker
+        return bool(await self.write(lambda tx: tx.fetch("register_worker", **row)))
+
+    async def key_of_worker(self, worker: str) -> str | None:
+        """Return the id of the key with which a worker has joined; None if it is unknown."""
+        if not is_storable(worker):
+            return None
+        rows = await self.read(lambda tx: tx.fetch("key_of_worker", worker=worker))
+        return rows[0][0] if rows else None
 
     async def drain_worker(self, worker: str) -> bool:
         """Let a worker take no more runs and leave; return False if it is not there."""
@@ -439,51 +486,3 @@ class Store(Reads):
         failpoint("send.after")
         self.database.publish(subjects_of(filter(None, answers)))
         return answers
-
-
-def open_store(
-    url: str,
-    *,
-    namespace: str = "default",
-    clock: Clock | None = None,
-    randomness: Randomness | None = None,
-    spawn: Spawn | None = spawn_thread,
-    hints: str | None = None,
-) -> Store:
-    """Return the store at an address; enter it to connect.
-
-    Args:
-        url: A file name, `:memory:`, or `postgresql://…`.
-        namespace: The tenant; nothing is read or written outside it.
-        clock: Where time is read; on Postgres the database's own clock unless given.
-        randomness: Where ids come from.
-        spawn: How threads are started. With `None`, SQLite works in the caller's thread, so that a
-            simulation decides every turn.
-        hints: The address of a Redis that carries hints to other processes, in addition to the
-            database. It may be away at any time.
-
-    Raises:
-        BadInput: the address of the Redis cannot be understood.
-        BadStoreUrl: the address cannot be understood.
-        StoreUnusable: the driver for it is not installed.
-    """
-    address = parse(url)
-    real_clock = clock or SystemClock()
-    database: Database
-    if isinstance(address, SqliteAddress):
-        database = SqliteDatabase(address, namespace, real_clock, spawn)
-    else:
-        try:
-            from onward.store.postgres.database import PostgresDatabase
-        except ModuleNotFoundError as error:
-            if error.name != "asyncpg":
-                raise
-            advice = "Install it: pip install 'onward[postgres]'"
-            raise StoreUnusable(str(address), "needs the driver asyncpg", advice) from error
-        database = PostgresDatabase(address, namespace, clock)
-    redis: RedisCarrier | None = None
-    if hints is not None:
-        from onward.store.redis import RedisCarrier
-
-        redis = RedisCarrier(hints)
-    return Store(database, namespace, real_clock, randomness or SystemRandomness(), redis)

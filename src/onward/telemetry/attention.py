@@ -39,6 +39,7 @@ CALLING = {
 }
 """What people are called for. Not for what recovers by itself, nor for what they requested.
 
+People are also called for a failed run that blocks the handler of a pipeline, whatever the reason.
 For an effect that waits for approval or a verdict they are called when it begins to, not when its
 run has nothing else to do.
 """
@@ -56,7 +57,7 @@ class Attention:
         workflow: The name of its workflow.
         why: The reason: `approval` or `reconciliation` if one of its effects needs an operator,
             `divergence`, `precondition` or `internal` if it is paused, `crashed` or `internal` if
-            it failed.
+            it failed, and also `logic` or `transient` if it failed and blocks its handler.
         message: What happened. It may quote data of the run.
         at: When.
         effect: The id of the effect that waits, if one does.

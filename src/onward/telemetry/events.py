@@ -1,4 +1,4 @@
-"""Every log record that Onward writes about itself, by name, and the one way to write one.
+"""Every log record that Onward writes about itself, by name, and the function that writes one.
 
 A record is the name of its event and facts: `run.failed: run=order-7 workflow=buy ...`. The facts
 are also attributes of the record: always the seven of `scope.NOWHERE`, then those of the event.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_ERROR_CHARS: Final = 2000
 
 _WITHOUT_TRACEBACK: Final = frozenset({"effect.uncertain"})
-"""What goes on without a human: a lost reply is normal, so its traceback is shown at DEBUG only."""
+"""Events that need no human: a lost reply is normal, so its traceback is shown only at DEBUG."""
 
 _PLAIN: Final = re.compile(r'[^\s"=]+')
 
@@ -72,15 +72,14 @@ EVENTS: dict[str, LogEvent] = dict(
             "run",
             _WARNING,
             f"{_RUN} count signals",
-            "the run has ended, and no wait received them; compare their names with those in the "
-            "code",
+            "the run ended before any wait received these signals; check their names",
         ),
         _event(
             "run.long",
             "run",
             _WARNING,
             f"{_RUN} count",
-            "a run fails when its history is too long; use map for many items, or continue_as_new",
+            "a run fails if its history gets too long; use map for many items, or continue_as_new",
         ),
         _event(
             "run.unretried",
@@ -119,7 +118,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "step",
             _WARNING,
             f"{_STEP} seconds where",
-            "define the step without async, so that it runs in a thread, or await an async library",
+            "use def instead of async def, so that it runs in a thread, or use an async library",
         ),
         _event(
             "step.left",
@@ -149,7 +148,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "effect",
             _WARNING,
             "run effect key reason",
-            "see possible verdicts: onward effects show %(key)s",
+            "to see the possible verdicts, run: onward effects show %(key)s",
         ),
         _event("effect.uncertain", "effect", _WARNING, f"{_STEP} error"),
         _event("effect.unanswered", "effect", _WARNING, "run effect key error"),
@@ -161,7 +160,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "schedule",
             _ERROR,
             "schedule error",
-            "it starts no runs until you correct it: onward schedules update, or resume",
+            "it starts no runs until you fix it; run: onward schedules update, or resume",
         ),
         _event(
             "pipeline.unread",
@@ -175,14 +174,14 @@ EVENTS: dict[str, LogEvent] = dict(
             "pipeline",
             _WARNING,
             "pipeline error",
-            "its problems were raised before, so this worker leaves it out",
+            "this process already raised an error about it, so the worker does not serve it",
         ),
         _event(
             "handler.wake_clamped",
             "handler",
             _WARNING,
             "handler asked_seconds wake_seconds",
-            "wake_at is outside of the limits of the consumer; set min_wake= and max_wake=",
+            "wake_at is outside the limits of the consumer; change min_wake= or max_wake=",
         ),
         _event("worker.ready", "worker", _INFO, "worker store queues workflows"),
         _event(
@@ -224,6 +223,12 @@ EVENTS: dict[str, LogEvent] = dict(
         _event("worker.metrics", "worker", _INFO, "address"),
         _event("worker.left", "worker", _INFO, "worker"),
         _event("worker.failed", "worker", _ERROR, "worker error"),
+        _event("worker.connected", "server", _INFO, "worker server namespace"),
+        _event("worker.disconnected", "server", _INFO, "worker server namespace why"),
+        _event("server.ready", "server", _INFO, "server store address"),
+        _event("server.stopping", "server", _INFO, "server workers"),
+        _event("server.stopped", "server", _INFO, "server"),
+        _event("server.failed", "server", _ERROR, "server where error"),
         _event("lease.renewed", "worker", _DEBUG, "worker"),
         _event("lease.lost", "worker", _ERROR, "worker"),
         _event("worker.dead", "worker", _WARNING, "worker runs by"),
@@ -236,16 +241,17 @@ EVENTS: dict[str, LogEvent] = dict(
             "store",
             _WARNING,
             "worker seconds",
-            "waits in progress keep their length, so their due times move; if the skipped time did"
-            " pass, for example because a virtual machine was paused, run: onward clock --accept",
+            "waits in progress keep their length, so their due times move; if the skipped time"
+            " really passed, for example because a virtual machine was paused, run:"
+            " onward clock --accept",
         ),
         _event(
             "clock.back",
             "store",
             _WARNING,
             "worker seconds",
-            "timers fire later by this amount; to restart those set while the database's clock "
-            "was ahead, run: onward clock --retime",
+            "timers fire later by this amount; to restart timers set while the clock was"
+            " ahead, run: onward clock --retime",
         ),
         _event("retention.deleted", "store", _INFO, "worker runs records messages effects"),
         _event("store.locked", "store", _WARNING, "file holder seconds own"),
@@ -263,7 +269,7 @@ EVENTS: dict[str, LogEvent] = dict(
             _WARNING,
             "file jump",
             "the machine's clock was set forward; while a worker runs, waits in progress keep"
-            " their length, so their due times move; if the skipped time did pass, run:"
+            " their length, so their due times move; if the skipped time really passed, run:"
             " onward clock --accept",
         ),
         _event("attention.failed", "attention", _ERROR, "run error where"),
@@ -276,6 +282,14 @@ EVENTS: dict[str, LogEvent] = dict(
             "the app closed before on_attention was called",
         ),
         _event("telemetry.failed", "telemetry", _ERROR, "call error where", "logged once"),
+        _event("server.certificates_read", "server", _INFO, "file"),
+        _event(
+            "server.certificates_kept",
+            "server",
+            _ERROR,
+            "error",
+            "the server continues to use its current certificates",
+        ),
     ]
 )
 

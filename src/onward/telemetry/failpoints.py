@@ -92,11 +92,11 @@ def arm(name: str, action: Action, *, hit: int | None = 1) -> None:
     """
     if name not in _actions:
         known = ", ".join(sorted(_actions))
-        raise BadInput(f"failpoint {name!r}", "is not declared", f"Declared are: {known}.")
+        raise BadInput(f"failpoint {name!r}", "is not declared", f"Use one of: {known}.")
     if _actions[name] is not None:
         raise BadInput(f"failpoint {name!r}", "is already armed", "Disarm it first.")
     if hit is not None and hit < 1:
-        raise BadInput(f"hit {hit}", "is below 1", "Passes are counted from 1.")
+        raise BadInput(f"hit {hit}", "is below 1", "Use 1 for the first pass.")
     _actions[name] = action if hit is None else _at(hit, action)
 
 

@@ -15,9 +15,9 @@ class RunFilter(logging.Filter):
     """Adds the current run to every record, and drops records that a replay logs again.
 
     Each record gets `run`, `uid`, `workflow`, `worker`, and in a step `step`, `identity` and
-    `attempt`; outside a run they are empty. Add the filter to handlers, because a filter of a
-    logger does not see records that other loggers propagate. If you use a `QueueHandler`, add it to
-    that handler.
+    `attempt`; outside a run they are empty. Add the filter to handlers, because a filter on a
+    logger does not see records that propagate from other loggers. If you use a `QueueHandler`, add
+    it to that handler.
 
     Args:
         replayed: Whether to keep records that a workflow body logs while it is replayed.

@@ -139,7 +139,7 @@ class Reporter(Observer):
             self._count(scope, state, reason, stay, max(0, at - scope.since) / SECOND)
         if self._line is None or state is None or reason is None:
             return
-        if calls_for_attention(state, reason):
+        if calls_for_attention(state, reason) or (is_failed and scope.blocks_handler):
             text = message or ("" if error is None else describe(error))
             self._line.put(attention(scope, reason, text, at))
 

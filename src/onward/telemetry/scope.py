@@ -10,6 +10,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
+from onward.core.value import Struct
+
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
@@ -27,7 +29,7 @@ NOWHERE: dict[str, str | int] = {
 """What a log record says of where it was made, if that was in no run."""
 
 
-class RunScope:
+class RunScope(Struct):
     """One run in one worker's memory.
 
     Args:
@@ -39,30 +41,21 @@ class RunScope:
         since: When it was started.
     """
 
-    __slots__ = ("begun", "queue", "run", "silent", "since", "span", "uid", "worker", "workflow")
+    run: str
+    uid: str
+    workflow: str
+    worker: str = ""
+    queue: str = "default"
+    since: Instant = 0
+    silent: bool = False
+    """Whether what the body logs now is not news: it is replayed, or unwound to leave memory.
 
-    def __init__(
-        self,
-        run: str,
-        uid: str,
-        workflow: str,
-        worker: str = "",
-        queue: str = "default",
-        since: Instant = 0,
-    ) -> None:
-        self.run = run
-        self.uid = uid
-        self.workflow = workflow
-        self.worker = worker
-        self.queue = queue
-        self.since = since
-        self.silent = False
-        """Whether what the body logs now is not news: it is replayed, or unwound to leave memory.
-
-        The runtime sets this; a body reads the same object all its life.
-        """
-        self.begun: int | None = None
-        self.span: Span | None = None
+    The runtime sets this; a body reads the same object all its life.
+    """
+    blocks_handler: bool = False
+    """Whether the run has failed and its handler does not run again by itself."""
+    begun: int | None = None
+    span: Span | None = None
 
     def fields(self) -> dict[str, str | int]:
         """Return what a log record says of this place."""
@@ -75,26 +68,21 @@ class RunScope:
         }
 
 
-class StepScope:
+class StepScope(Struct):
     """One attempt of a step or, by its `kind`, of an effect.
 
     Its code is never replayed, so it is never silent.
     """
 
-    __slots__ = ("attempt", "begun", "identity", "kind", "of", "span", "step")
-
     silent = False
 
-    def __init__(
-        self, of: RunScope, step: str, identity: str, attempt: int, kind: str = "step"
-    ) -> None:
-        self.of = of
-        self.step = step
-        self.identity = identity
-        self.attempt = attempt
-        self.kind = kind
-        self.begun: int | None = None
-        self.span: Span | None = None
+    of: RunScope
+    step: str
+    identity: str
+    attempt: int
+    kind: str = "step"
+    begun: int | None = None
+    span: Span | None = None
 
     def fields(self) -> dict[str, str | int]:
         """Return what a log record says of this place."""

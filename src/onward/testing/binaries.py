@@ -44,7 +44,7 @@ def find_binaries(environ: Mapping[str, str] | None = None, *, packaged: Path = 
     if asked and asked != "wheel":
         if _complete(Path(asked)):
             return Path(asked)
-        advice = f"Point {VARIABLE} to the bin folder of a Postgres."
+        advice = f"Set {VARIABLE} to the bin folder of a Postgres installation."
         raise StoreUnusable(f"folder {asked!r}", "does not contain postgres and initdb", advice)
     places = _in_wheel() if asked else (*_installed(environ, packaged), *_in_wheel())
     for place in places:
@@ -101,7 +101,7 @@ def account_for(binaries: Path) -> pwd.struct_passwd | None:
             continue
         if (closed := _closed_to(account, binaries)) is None:
             return account
-        advice = f"Open {closed} to it, move {binaries} elsewhere, or do not run tests as root."
+        advice = f"Give it access to {closed}, move {binaries}, or do not run tests as root."
         raise StoreUnusable(f"account {name!r}", f"cannot enter {closed}", advice)
     names = " or ".join(_ACCOUNTS)
     advice = f"Create an account {names}, or do not run tests as root."

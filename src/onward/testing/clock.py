@@ -57,7 +57,7 @@ class VirtualClock:
         return datetime.fromtimestamp(self._wall / SECOND, UTC)
 
     async def sleep(self, length: DurationLike) -> None:
-        """Let virtual time pass in a test: everything that becomes due happens, in no real time.
+        """Let virtual time pass in a test: everything that becomes due happens at once.
 
         Args:
             length: How long, such as "2d" or 0.5.
@@ -101,8 +101,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on virtual time: when nothing is ready, the clock jumps to the next timer.
 
     It has no I/O. Sockets raise an error, because virtual time cannot wait for them. A call in a
-    thread blocks the loop, so no virtual time passes until the call has ended. A wait that
-    nothing can end raises `Deadlock` with the names of the tasks.
+    thread blocks the loop, so no virtual time passes until the call has ended. If a wait can never
+    end, `Deadlock` is raised with the names of the tasks.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -174,7 +174,7 @@ class _TimeSelector(selectors.SelectSelector):
         if timeout is None:
             waiting = sorted(map(_describe, asyncio.all_tasks(self._loop)))
             raise Deadlock(
-                f"nothing can happen any more; waiting: {'; '.join(waiting)}. If a test waits for "
+                f"no task can ever continue; waiting: {'; '.join(waiting)}. If a test waits for "
                 "a run, pass timeout= to its result(): the error says what the run waits for."
             )
         if timeout > 0:

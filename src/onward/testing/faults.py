@@ -34,13 +34,15 @@ def armed(
 ) -> Iterator[Armed]:
     """Call `action` when the code reaches the failpoint while the block runs.
 
-    A block that ends without reaching the failpoint fails, because it has tested nothing.
+    If the block ends before the code reaches the failpoint, it fails, because it has tested
+    nothing.
 
     Args:
         name: A name from `FAILPOINTS`.
         action: Called at the failpoint, in the thread that reaches it; it may raise.
-        hit: At which pass to act, counted from 1; `None` means every pass.
-        must_fire: Pass `False` if the code may not reach the failpoint.
+        hit: Which pass through the failpoint triggers the action, counted from 1; `None` means
+            every pass.
+        must_fire: Pass `False` if the code does not have to reach the failpoint.
 
     Raises:
         BadInput: there is no such failpoint, or it is already armed.

@@ -7,8 +7,8 @@
     async def charge(card: str, cents: int) -> str:
         return await bank.call(card, cents, key=effect_key())
 
-It remembers what was sent and what it applied, so that a test can ask how often a card was really
-charged. It is a plain object: give each test one of its own.
+It remembers what was sent and what it applied, so that a test can ask how many times a card was
+really charged. It is a plain object: give each test one of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Outside:
     Attributes:
         sent: Every request that was made, in order, including those that were lost.
         applied: Every request that changed something, in order.
-        is_away: Whether `find` is unable to answer; it then returns `Unknown`.
+        is_away: Whether `find` is unable to answer, so that it returns `Unknown`.
 
     Example:
         >>> import asyncio
@@ -93,7 +93,7 @@ class Outside:
     # --- what the test decides -------------------------------------------------------------------
 
     def befall(self, *troubles: Trouble | None, times: int = 1) -> None:
-        """Decide what goes wrong with the next calls, one each; None lets a call through.
+        """Decide what goes wrong with each of the next calls; None lets a call through.
 
         For example, `befall(Trouble.LOST, times=3)` loses the next three requests.
         """
@@ -113,11 +113,11 @@ class Outside:
         self._kept.clear()
 
     def times_sent(self, key: str) -> int:
-        """Return how often something was sent under a key."""
+        """Return how many times something was sent under a key."""
         return sum(request.key == key for request in self.sent)
 
     def times_applied(self, key: str) -> int:
-        """Return how often something was applied under a key."""
+        """Return how many times something was applied under a key."""
         return sum(request.key == key for request in self.applied)
 
     # --- what the code under test calls ----------------------------------------------------------
@@ -143,7 +143,7 @@ class Outside:
         return answer
 
     async def find(self, *_: Any, key: str, **__: Any) -> Applied[Any] | NotApplied | Unknown:
-        """Return the outcome of the calls under a key: a ready reconciler."""
+        """Return the outcome of the calls under a key; you can use this as a reconciler."""
         if self.is_away:
             return Unknown()
         if key in self._answers:

@@ -59,7 +59,7 @@ class GivenReads:
     ) -> None:
         """Add events of a topic."""
         if topic.name not in {each.name for each in definition.subscribes}:
-            fact = f"is no topic that {definition.name} subscribes to"
+            fact = f"is not a topic that {definition.name} subscribes to"
             raise BadInput(f"{topic.name!r}", fact, "Pass events of its own topics.")
         by_id = payloads if isinstance(payloads, Mapping) else _numbered(payloads)
         for message, payload in by_id.items():

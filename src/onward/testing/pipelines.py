@@ -93,10 +93,10 @@ async def produce(producer: Callable[..., Any], state: Any = None) -> HandlerOut
 
     Args:
         producer: The function that `@pipeline.producer` decorates.
-        state: The state that it returned last; None at first.
+        state: The state that its last run returned; None in the first run.
 
     Raises:
-        BadInput: it is no producer, or it publishes something that it may not.
+        BadInput: it is not a producer, or it publishes something that it may not publish.
 
     Example:
         >>> import asyncio
@@ -118,7 +118,7 @@ async def produce(producer: Callable[..., Any], state: Any = None) -> HandlerOut
     """
     declared = handler_of(producer)
     if not isinstance(declared, DeclaredProducer):
-        raise BadInput(declared.what, "is no producer", "Use prepare, mutate and go_on.")
+        raise BadInput(declared.what, "is not a producer", "Use prepare, mutate and go_on.")
     definition = declared.definition
     reads = GivenReads(definition, state)
     answer = await run_phase(definition, "", produce_call(definition, "", reads))
@@ -137,20 +137,20 @@ async def prepare(
 
     Args:
         consumer: The class that `@pipeline.consumer` decorates, or an instance of it. A class is
-            built anew for each call.
-        events: The pending events: for each topic the payloads, or the payloads by id. Without ids,
-            they are "1", "2" and so on.
-        state: The state of the consumer; None at first.
+            instantiated for each call.
+        events: The pending events: for each topic, the payloads, or the payloads by id. Without
+            ids, the events get the ids "1", "2" and so on.
+        state: The state of the consumer; None in the first run.
         key: The key of the events, for parallel pipelines.
-        age: How long ago the events were published. `ctx.now` is the first moment of 2026.
+        age: How long ago the events were published. `ctx.now` is the start of 2026.
 
     Returns:
-        The preparation, with data that was encoded and decoded. Its events have no payloads, and
-        its `wake_at` is the time from now within the limits of the consumer, or None.
+        The preparation, with data that was encoded and decoded. Its events have no payloads. Its
+        `wake_at` is a duration from now, within the limits of the consumer, or None.
 
     Raises:
-        BadInput: it is no consumer, does not subscribe to a topic, or returned something else than
-            a preparation.
+        BadInput: it is not a consumer, does not subscribe to a topic, or did not return a
+            `Prepared`.
 
     Example:
         >>> import asyncio
@@ -182,7 +182,7 @@ async def prepare(
 
 
 async def mutate(consumer: Any, prepared: Prepared[Any], *, key: str = "") -> EffectToSend | None:
-    """Run `mutate` of a consumer, and return the effect that it chooses, which is not performed.
+    """Run `mutate` of a consumer, and return the effect that it chooses without carrying it out.
 
     Args:
         consumer: The class of the consumer, or an instance of it.
@@ -190,10 +190,10 @@ async def mutate(consumer: Any, prepared: Prepared[Any], *, key: str = "") -> Ef
         key: The key of the events, for parallel pipelines.
 
     Returns:
-        The effect, or None if it chooses none. Without reserved events `mutate` does not run.
+        The effect, or None if it chooses none. Without reserved events, `mutate` does not run.
 
     Raises:
-        BadInput: it awaited a second effect, or something that is no effect.
+        BadInput: it awaited a second effect, or something that is not an effect.
     """
     definition = _consumer(consumer)
     call = await run_mutate(definition, key, _stored(definition, prepared))
@@ -230,7 +230,7 @@ async def go_on(
 def _consumer(consumer: Any) -> ConsumerDefinition:
     declared = handler_of(consumer)
     if not isinstance(declared, DeclaredConsumer):
-        raise BadInput(declared.what, "is no consumer", "Use produce.")
+        raise BadInput(declared.what, "is not a consumer", "Use produce.")
     return declared.define(declared.build() if isinstance(consumer, type) else consumer)
 
 

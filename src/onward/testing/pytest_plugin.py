@@ -45,7 +45,7 @@ def _onward_time(request: pytest.FixtureRequest) -> Iterator[VirtualTime]:
 
 @pytest.fixture
 def onward_clock(_onward_time: VirtualTime) -> VirtualClock:
-    """The virtual clock on which an async test runs: every sleep in it returns at once."""
+    """The virtual clock of an async test: every sleep in the test returns at once."""
     return _onward_time.clock
 
 

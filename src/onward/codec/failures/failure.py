@@ -65,8 +65,8 @@ class StepFailed(OnwardError):
     """A step raised an exception whose type is neither built in nor registered.
 
     Built-in exceptions come back as themselves, and so do types that are registered with
-    `register_error`. If the type derives from a built-in one, or from `Fatal` or `Retryable`,
-    `except` with that type also catches the `StepFailed`: if you define `class
+    `register_error`. If the type derives from a built-in type, or from `Fatal` or `Retryable`, an
+    `except` clause with that base type also catches the `StepFailed`: if you define `class
     OutOfStock(LookupError)`, then `except LookupError` catches it.
 
     Attributes:
@@ -106,10 +106,11 @@ class StepFailed(OnwardError):
     bases: tuple[str, ...] = ()
 
     def is_a(self, name: str) -> bool:
-        """Return whether the exception was of this type, or of one that derives from it.
+        """Return whether the exception had this type, or a type that derives from it.
 
         Args:
-            name: The name of the type: `"shop.errors.OutOfStock"`, or its end: `"OutOfStock"`.
+            name: The name of the type: `"shop.errors.OutOfStock"`, or its last part:
+                `"OutOfStock"`.
         """
         return any(
             known == name or known.endswith(f".{name}") for known in (self.type, *self.bases)
@@ -117,7 +118,7 @@ class StepFailed(OnwardError):
 
     @property
     def cause(self) -> BaseException | None:
-        """The exception that caused this one."""
+        """The exception that caused this exception."""
         return self.__cause__
 
     @property

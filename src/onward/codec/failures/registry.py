@@ -97,8 +97,8 @@ def register_error(
     """Register an exception type, so that it comes back as itself from a step, live and on replay.
 
     Works as a call, as a bare decorator and as a decorator with options. Without `to_data` and
-    `from_data` an exception is rebuilt from its `args` and attributes; if that fails, it comes back
-    as `StepFailed`.
+    `from_data`, an exception is rebuilt from its `args` and attributes; if that fails, it comes
+    back as `StepFailed`.
 
     Args:
         kind: The exception type.

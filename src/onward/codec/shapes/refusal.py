@@ -38,7 +38,7 @@ class _Located(Exception):  # never leaves this package
 
 
 class ValueRefused(_Located):
-    """A value cannot be stored without being lost or changed."""
+    """A value cannot be stored without loss or change."""
 
     def __init__(self, fact: str, advice: str) -> None:
         super().__init__(fact)
@@ -117,7 +117,7 @@ def not_of_class(value: object, kind: type, annotation: str) -> ValueRefused:
         return mismatch(value, annotation)
     name = type(value).__name__
     return ValueRefused(
-        f"is {a_value(value)}, but its annotation is {annotation}, of which it is a subclass",
+        f"is {a_value(value)}, but its annotation is the base class {annotation}",
         f"Annotate it with {annotation} | {name}, or pass {with_article(annotation)}.",
     )
 

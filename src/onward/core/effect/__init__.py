@@ -34,6 +34,7 @@ from onward.core.effect.ledger import (
     Terms,
     Window,
     settled,
+    widened,
     window,
 )
 from onward.core.effect.machine import advance, planned
@@ -70,5 +71,6 @@ __all__ = [
     "effect_key",
     "planned",
     "settled",
+    "widened",
     "window",
 ]

@@ -6,13 +6,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
+from onward.core.lease import LEASE
 from onward.core.retry import STEPS, Retry
-from onward.core.value import Value
+from onward.core.value import Value, changed
 
 if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
 
 START_WITHIN: Duration = 15 * SECOND
+
+MAX_WRITE_ALLOWANCE: Duration = 2 * LEASE
+"""How much longer a window is at most because writes are slow: slower ones cost the lease too."""
 
 
 class EffectState(StrEnum):
@@ -100,3 +104,13 @@ def window(terms: Terms, *, at: Instant) -> Window:
     """Return the window of a send whose intent is written at `at`, on whichever clock."""
     start_by = at + terms.start_within
     return Window(start_by, start_by + terms.timeout, at + terms.reach)
+
+
+def widened(terms: Terms, allowance: Duration) -> Terms:
+    """Return terms with a longer window, for a worker whose writes are slow.
+
+    The sender counts its window from before it writes the intent. If that takes longer than
+    `start_within`, each window is over before it can be used.
+    """
+    allowance = min(max(0, allowance), MAX_WRITE_ALLOWANCE)
+    return changed(terms, start_within=terms.start_within + allowance)

@@ -1,12 +1,9 @@
-"""What a body asks of its history, and what the replay machine answers.
-
-What every call makes is a `NamedTuple`, which takes a third of the time that a `Value` takes.
-"""
+"""What a body asks of its history, and what the replay machine answers."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from onward.core.value import Value
 
@@ -14,7 +11,7 @@ if TYPE_CHECKING:
     from onward.core.replay.record import Record, RecordKind
 
 
-class Ask(NamedTuple):
+class Ask(Value):
     """A durable call that the body makes. `compare=False` waives the comparison of arguments."""
 
     branch: str
@@ -49,7 +46,7 @@ class HeldBack(Value):
     identity: str
 
 
-class Fresh(NamedTuple):
+class Fresh(Value):
     """It is not in history: do it."""
 
     identity: str
@@ -123,7 +120,7 @@ class Patched(Value):
 # --- to a quiet body ------------------------------------------------------------------------------
 
 
-class Deliver(NamedTuple):
+class Deliver(Value):
     """Hand this record over, let the body run until it is quiet, then ask for the next turn."""
 
     record: Record

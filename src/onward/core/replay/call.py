@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.replay.identity import branch_of
 from onward.core.replay.record import GRAVE, Record, RecordKind
+from onward.core.value import Struct
 from onward.errors import InvariantBroken
 
 if TYPE_CHECKING:
@@ -27,24 +28,15 @@ class Standing(StrEnum):
     DELIVERED = "delivered"
 
 
-# Looked up once: see `core.replay.machine`.
-_UNKNOWN, _RECORDED = Standing.UNKNOWN, Standing.RECORDED
-
-
-class TrackedCall:
+class TrackedCall(Struct):
     """One identity: the last record of it, and what the code asked."""
 
-    __slots__ = ("asked", "identity", "is_given_up", "record", "standing")
-
-    def __init__(
-        self, identity: str, *, record: Record | None = None, asked: Ask | None = None
-    ) -> None:
-        self.identity = identity
-        self.record = record
-        self.asked = asked
-        self.is_given_up = False
-        """Whether the code has stopped waiting for it, and has not asked for it again."""
-        self.standing = _UNKNOWN if record is None else _RECORDED
+    identity: str
+    standing: Standing
+    record: Record | None = None
+    asked: Ask | None = None
+    is_given_up: bool = False
+    """Whether the code has stopped waiting for it, and has not asked for it again."""
 
     @property
     def written(self) -> Record:
@@ -75,7 +67,7 @@ def laid_out(history: Iterable[Record]) -> tuple[dict[str, TrackedCall], list[Tr
     for record in sorted(history, key=lambda record: record.attempt):
         call = calls.get(record.identity)
         if call is None:
-            calls[record.identity] = TrackedCall(record.identity, record=record)
+            calls[record.identity] = TrackedCall(record.identity, Standing.RECORDED, record)
         elif call.written.seq is None:
             call.record = record
         else:

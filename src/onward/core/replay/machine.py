@@ -129,15 +129,15 @@ class Replay:
             call.is_given_up = True
 
     def _ask_new(self, identity: str, ask: Ask) -> Answer:
-        call = self._calls[identity] = TrackedCall(identity, asked=ask)
+        call = self._calls[identity] = TrackedCall(identity, _UNDER_WAY, asked=ask)
         if not self.live:
             call.standing = Standing.HELD
             self._held.append(call)
             return HeldBack(identity)
         skipped = self._left_behind(ask.branch) if self._unread else None
         if skipped is not None:
+            call.standing = Standing.UNKNOWN
             return Diverged(Difference.UNREAD, skipped, ask)
-        call.standing = _UNDER_WAY
         return Fresh(identity)
 
     def _ask_recorded(self, call: TrackedCall, ask: Ask) -> Answer:
@@ -184,8 +184,8 @@ class Replay:
         )
 
     def _mark_patch(self, patch: str) -> Patched:
-        call = TrackedCall(patch_identity(patch), asked=Ask("", RecordKind.PATCH, patch))
-        call.standing = _UNDER_WAY
+        ask = Ask("", RecordKind.PATCH, patch)
+        call = TrackedCall(patch_identity(patch), _UNDER_WAY, asked=ask)
         self._calls[call.identity] = call
         return Patched(new=True, identity=call.identity)
 
@@ -208,8 +208,7 @@ class Replay:
         identity, seq = record.identity, record.seq
         call = self._calls.get(identity)
         if call is None and record.kind in _OWN:
-            call = self._calls[identity] = TrackedCall(identity)
-            call.standing = _UNDER_WAY
+            call = self._calls[identity] = TrackedCall(identity, _UNDER_WAY)
         is_early = not self.live and record.kind not in _OWN
         if call is None or call.standing is not _UNDER_WAY or is_early:
             raise InvariantBroken(f"record {identity} was written out of turn")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from onward.core.value import Value
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
@@ -52,7 +54,7 @@ class RecordState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Record(NamedTuple):
+class Record(Value):
     """One attempt of one durable call.
 
     `seq` is the position at which it is handed over, None while it has none: an open record, or

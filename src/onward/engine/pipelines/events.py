@@ -35,7 +35,7 @@ async def all_topics(store: Store) -> list[TopicInfo]:
     async def look(tx: Tx) -> tuple[list[TopicRow], dict[str, dict[str, dict[str, int]]]]:
         return await topic_rows(tx), await counts(tx)
 
-    rows, counted = await store.view(look)
+    rows, counted = await store.snapshot(look)
     return [
         TopicInfo(
             row.name,
@@ -60,7 +60,7 @@ async def topic_counts(store: Store, topic: str) -> dict[str, dict[str, int]]:
         await topic_row(tx, topic)
         return await counts(tx, topic)
 
-    return (await store.view(look)).get(topic, {})
+    return (await store.snapshot(look)).get(topic, {})
 
 
 async def peek(
@@ -86,7 +86,7 @@ async def peek(
             found = await events_by_message(tx, topic, ids)
         return event_infos(found, await deliveries_of(tx, found))
 
-    return await store.view(look)
+    return await store.snapshot(look)
 
 
 def check_ids(ids: Sequence[str]) -> None:
@@ -97,7 +97,7 @@ def check_ids(ids: Sequence[str]) -> None:
     """
     if len(ids) > MAX_PEEK:
         raise BadInput(
-            f"{len(ids):,} ids", f"are more than {MAX_PEEK:,}", "Make several calls with fewer ids"
+            f"{len(ids):,} ids", f"exceed the limit of {MAX_PEEK:,}", "Pass fewer ids per call"
         )
 
 

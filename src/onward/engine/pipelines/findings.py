@@ -23,7 +23,7 @@ async def pipeline_findings(store: Store) -> AsyncIterator[Finding]:
     for handler, run, count in lost:
         yield Finding(
             "reservation",
-            f"{count} events of {handler} are reserved by run {run}, which is gone or was followed",
+            f"{count} events of {handler} are reserved by run {run}, which is gone or was replaced",
             "No run handles them. The rows were changed by hand, or this is a bug in Onward",
             f"onward runs show {quote(run)}; please report it",
         )
@@ -33,9 +33,8 @@ async def pipeline_findings(store: Store) -> AsyncIterator[Finding]:
         first = blocked[0].id or blocked[0].run
         yield Finding(
             "blocked",
-            f"{count_of(names, 'handler')} of pipelines blocked by a run that failed: "
-            f"{some_of(names)}",
-            "Its events wait until other code is deployed or an operator resumes the pipeline",
+            f"{count_of(names, 'pipeline handler')} blocked by a run that failed: {some_of(names)}",
+            "Its events wait until new code is deployed or an operator resumes the pipeline",
             f"onward why {quote(first)}; then onward pipelines resume {quote(blocked[0].pipeline)}",
         )
     async for finding in _unconsumed(store):
@@ -57,8 +56,8 @@ async def _unconsumed(store: Store) -> AsyncIterator[Finding]:
     for topic, handler, pending in await store.read(removed):
         yield Finding(
             "removed_consumer",
-            f"{pending} events of topic {topic} are pending for {handler}, which the code does not "
-            "declare any more",
+            f"{pending} events of topic {topic} are pending for {handler}, which the code no "
+            "longer declares",
             "No run handles them, and the inputs that caused them stay pending",
             f"Declare the consumer again, or: onward topics skip {quote(topic)} ID "
             f"--consumer {quote(handler)}",
@@ -69,6 +68,6 @@ async def _unconsumed(store: Store) -> AsyncIterator[Finding]:
         yield Finding(
             "topic",
             f"{count_of(names, 'topic')} without a consumer: {some_of(names)}",
-            "What is published there is stored, and no run handles it",
+            "Events published there are stored, but no run handles them",
             "Declare a consumer with start='earliest', or remove the topic from the code",
         )

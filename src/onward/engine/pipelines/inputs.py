@@ -77,7 +77,7 @@ async def counted_inputs(
             row.skipped,
             row.stale,
         )
-        for row in await store.view(lambda tx: count_inputs(tx, pipeline, before))
+        for row in await store.snapshot(lambda tx: count_inputs(tx, pipeline, before))
     ]
 
 
@@ -105,7 +105,7 @@ async def report(store: Store, uid: str, stale_after: Duration) -> InputReport:
         inputs = await inputs_of_runs(tx, [effect.run for effect in effects])
         return _Caused(row, events, await deliveries_of(tx, events), effects, inputs)
 
-    found = await store.view(look)
+    found = await store.snapshot(look)
     shown = event_infos(found.events, found.deliveries)
     effects = await effect_infos(store, found.effects)
     return InputReport(

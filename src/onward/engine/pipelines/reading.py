@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 async def all_pipelines(store: Store) -> list[PipelineInfo]:
     """Return all pipelines by name."""
-    read = _Reading(await store.view(overview))
+    read = _Reading(await store.snapshot(overview))
     return [read.info(row) for row in read.known.pipelines if row.name]
 
 
@@ -46,7 +46,7 @@ async def one_pipeline(store: Store, name: str) -> PipelineInfo:
                 keys += await busiest_keys(tx, row.handler, also)
         return known, keys
 
-    known, keys = await store.view(look)
+    known, keys = await store.snapshot(look)
     read = _Reading(known)
     for row in known.pipelines:
         if row.name and row.name == name:
@@ -152,7 +152,7 @@ def _removed(row: HandlerOverview) -> tuple[str, str]:
     if not row.pending:
         return "", ""
     return (
-        f"the code does not declare it any more; {row.pending} events are pending for it",
+        f"the code no longer declares it; {row.pending} events are pending for it",
         f"Declare it again, or skip them: onward topics skip TOPIC ID --consumer {row.handler}",
     )
 
@@ -165,7 +165,7 @@ def _blocked(pipeline: str, blocked: BlockedHandler, failures: int) -> _State:
         why += f", the last of {tries} failures in a row"
     move = f"onward runs show {quote(run)}; then onward pipelines resume {quote(pipeline)}"
     if may_try_code(tries):
-        move += ", or deploy other code"
+        move += ", or deploy new code"
     else:
-        why += f"; after {REPAIR_BUDGET} failures other code is not tried by itself"
+        why += f"; after {REPAIR_BUDGET} failures, new code is not tried automatically"
     return _State("blocked", run, why, move)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
 
-if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
-    from onward.engine.views import EffectInfo
+from onward.engine.redaction import PayloadText, PayloadValue
+from onward.engine.views import EffectInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +14,7 @@ class HandlerInfo:
     """A producer or consumer, or one key of a consumer in a parallel pipeline.
 
     Attributes:
-        name: Its name with that of its pipeline, such as `mail-to-sheet.AddRow`.
+        name: Its name, including the pipeline, such as `mail-to-sheet.AddRow`.
         kind: producer or consumer.
         key: The key of its events; empty in a serial pipeline.
         subscribes: The topics that it reads.
@@ -25,10 +23,10 @@ class HandlerInfo:
         run: The id of its open run, or of the run that blocks it.
         why: What blocks or pauses it.
         next: What to do about that.
-        failures: How often it has failed since it last succeeded.
-        wake_at: When it runs even without an event.
+        failures: How many times it has failed since it last succeeded.
+        wake_at: When it runs even if no event arrives.
         pending: How many events wait for it, up to 10,000.
-        is_removed: Whether the newest declaration does not have it.
+        is_removed: Whether it is missing from the newest declaration.
     """
 
     name: str
@@ -52,9 +50,9 @@ class PipelineInfo:
 
     Attributes:
         name: Its name.
-        is_parallel: Whether consumers run at once for different keys.
+        is_parallel: Whether consumers handle events with different keys in parallel.
         queue: The queue of its runs.
-        state: active, paused, or blocked: an operator or other code is needed.
+        state: active, paused, or blocked (an operator or new code is needed).
         topics: The topics that it declares.
         handlers: Its producers and consumers.
         updated_at: When its declaration or its pause last changed.
@@ -71,7 +69,7 @@ class PipelineInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic: its limits, and for each consumer the number of its events by state."""
+    """A topic: its limits, and the number of events in each state for each consumer."""
 
     name: str
     pipeline: str
@@ -83,14 +81,24 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryInfo:
-    """An event as one consumer sees it: pending, reserved, consumed or skipped."""
+    """An event as one consumer sees it.
+
+    Attributes:
+        consumer: The consumer.
+        state: pending, reserved, consumed or skipped.
+        run: The id of the run that reserved it.
+        attempt: Increases each time it becomes pending again.
+        releases: How often a run that failed has returned it.
+        reason: Why it was skipped.
+        updated_at: When the state last changed.
+    """
 
     consumer: str
     state: str
     run: str | None
     attempt: int
     releases: int
-    reason: str | None
+    reason: PayloadText | None
     updated_at: datetime
 
 
@@ -111,7 +119,7 @@ class EventInfo:
     id: str
     topic: str
     key: str
-    payload: Any
+    payload: PayloadValue
     run: str | None
     published_at: datetime
     deliveries: tuple[DeliveryInfo, ...] = ()
@@ -119,17 +127,17 @@ class EventInfo:
 
 @dataclass(frozen=True, slots=True)
 class InputInfo:
-    """An external thing that entered a pipeline.
+    """An external item that entered a pipeline.
 
     Attributes:
         id: The id by which it can be shown and skipped.
         pipeline: The pipeline that it entered.
         source: Where it comes from, such as `gmail`.
         type: What it is, such as `email`.
-        external_id: Its id there.
-        title: What a person calls it.
+        external_id: Its id at the source.
+        title: A title for people.
         state: pending, done or skipped.
-        is_stale: Whether it has been pending for longer than it should.
+        is_stale: Whether it has been pending for too long.
         created_at: When it was registered.
     """
 
@@ -138,7 +146,7 @@ class InputInfo:
     source: str
     type: str
     external_id: str
-    title: str
+    title: PayloadText
     state: str
     is_stale: bool
     created_at: datetime
@@ -146,22 +154,22 @@ class InputInfo:
 
 @dataclass(frozen=True, slots=True)
 class InputReport:
-    """What happened because of an input: its events, and the effects of the runs that took them.
+    """Everything that an input has caused: events, and the effects of the runs that handled them.
 
     Attributes:
         input: The input.
-        events: The events that it has caused, with how each consumer has handled them.
+        events: The events that it has caused, and how each consumer has handled them.
         effects: The effects of the runs that reserved them. `title` is what the code declared,
             `arguments` what was sent.
-        notes: What a skip of the input did not undo.
-        inputs: By the id of an effect, the ids of all inputs that have caused it: a run that
-            handles a batch of events has several.
+        notes: What skipping the input did not undo.
+        inputs: For each effect id, the ids of all inputs that caused the effect. A run that handles
+            a batch of events can have several.
     """
 
     input: InputInfo
     events: tuple[EventInfo, ...]
     effects: tuple[EffectInfo, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[PayloadText, ...] = ()
     inputs: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -180,13 +188,14 @@ class InputCounts:
 
 @dataclass(frozen=True, slots=True)
 class SkippedInput:
-    """The answer to a skip of an input: what it did to the events of the input.
+    """The result of skipping an input: what happened to its events.
 
     Attributes:
-        skipped: Events that were pending and are skipped.
-        cancelled: Runs that had reserved such events before their effect and were cancelled.
-        completing: Runs that are past their effect: they complete.
-        done: Events that had been consumed before.
+        skipped: The number of pending events that were skipped.
+        cancelled: Runs that had reserved events of the input, had not sent their effect, and were
+            cancelled.
+        completing: Runs that have sent their effect and complete.
+        done: The number of events that were already consumed.
     """
 
     skipped: int

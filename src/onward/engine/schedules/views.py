@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
 
-if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+from onward.engine.redaction import PayloadText, PayloadValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class ScheduleInfo:
 
     name: str
     workflow: str
-    arguments: Any
+    arguments: PayloadValue
     cron: str | None
     every: timedelta | None
     zone: str
@@ -49,7 +48,7 @@ class ScheduleInfo:
     jitter: timedelta
     queue: str
     state: str
-    error: str | None
+    error: PayloadText | None
     next_at: datetime | None
     held_at: datetime | None
     open_runs: int

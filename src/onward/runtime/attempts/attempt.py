@@ -108,7 +108,8 @@ class Attempt:
         """Run `code` in `context`; callbacks and timers run in `home` and so keep no body alive."""
         self._home = home
         # Not by the loop: its task factory may begin at once, and this may be a body's turn.
-        self._task = task = asyncio.Task(code, loop=loop, context=context)
+        task = asyncio.Task(code, loop=loop, name=self.scope.step, context=context)
+        self._task = task
         task.add_done_callback(self._end, context=home)
 
     @property

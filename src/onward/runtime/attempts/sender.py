@@ -252,7 +252,7 @@ class SendAttempt(EffectAttempt):
     ) -> EffectReply:
         call, kind = self._call, type_name(error)
         reply = EffectReply(fact, self._sender.now(), error=encoded, error_type=kind)
-        decision = advance(call.effect, fact, call.definition.terms, now=reply.at)
+        decision = advance(call.effect, fact, call.terms, now=reply.at)
         if not (isinstance(decision, Moved) and self._owner.is_wanted(call)):
             self._report_end(outcome, error)
         elif call.is_reconciled_in(decision.to):

@@ -124,7 +124,7 @@ class Body:
         self._unclaimed = UnclaimedSignals()
         begun = beginning_of_body(run)
         self._loop = RunLoop(replay.branch, self._set_timer, salt_of(begun.seeds[0][1]))
-        self._loop.set_time(start_of_body(run))
+        self._loop.set_time(start_of_body(run, begun))
         self._draws = Draws(begun)
         self.clock = BodyClock(owner, is_replayed=run.fence > 1 or begun.started_at is not None)
         self._marks: list[PatchCall] = []
@@ -281,7 +281,7 @@ class Body:
                 raise BadInput(
                     f"the key of {call.name!r}",
                     f"is used twice with different arguments ({identity})",
-                    "Give each call a key of its own",
+                    "Give each call its own key",
                 )
             case Diverged() as diverged:
                 self.diverged = diverged

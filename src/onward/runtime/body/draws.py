@@ -19,9 +19,9 @@ def beginning_of_body(run: ClaimedRun) -> Beginning:
     return Beginning(None, run.scheduled_at, ((0, run.uid),))
 
 
-def start_of_body(run: ClaimedRun) -> Instant:
+def start_of_body(run: ClaimedRun, begun: Beginning) -> Instant:
     """Return the time at which the body of a run starts."""
-    first = beginning_of_body(run).started_at
+    first = begun.started_at
     return run.started_at or run.created_at if first is None else first
 
 

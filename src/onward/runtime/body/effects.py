@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from onward.codec import decode, encode
-from onward.core.effect import START_WITHIN, EffectState, LedgerEntry, Terms, planned
+from onward.core.effect import START_WITHIN, EffectState, LedgerEntry, Terms, planned, widened
 from onward.core.effect import effect_key as key_of
 from onward.core.instant import SECOND
 from onward.core.replay import RecordKind, RecordState, put_off_after
@@ -173,6 +173,8 @@ class EffectCall(Awaited):
         super().__init__(definition.name, args_hash)
         self.definition = definition
         self.args = args
+        self.terms = definition.terms
+        """What its author stated, with longer windows if its writes are slow."""
         self.effect: LedgerEntry = planned(approve=definition.approve)
         self.doubt: bytes | None = None
         """Why it is uncertain, if it is."""
@@ -274,6 +276,10 @@ class EffectCall(Awaited):
         """
         return self.root is not None and row.state in _NOT_HAPPENED and row.due is None
 
+    def widen(self, wrote_for: Duration) -> None:
+        """Let the next send begin later: this one never began, and its write took so long."""
+        self.terms = widened(self.definition.terms, 2 * wrote_for)
+
     def take_up_row(self, row: EffectRow, effect: LedgerEntry, run: ClaimedRun) -> None:
         """Go on from the row of the ledger; the arguments are sent as it has them, byte for byte.
 
@@ -284,6 +290,8 @@ class EffectCall(Awaited):
             fact = f"it is in flight, but its attempt is {effect.attempt}"
             raise UnreadableRow(f"effect {row.key}", fact)
         self.effect = effect
+        stated = self.definition.terms
+        self.terms = widened(stated, row.reach - stated.reach)
         if self.since is None and row.run == run.uid and effect.attempt > 0:
             # The row was made at the first send, unless it was approved, or another run made it.
             approved = row.decided_at if row.verdict == "approve" else None
@@ -314,7 +322,7 @@ class EffectCall(Awaited):
         is_sent = effect.attempt != self.effect.attempt and effect.attempt > 0
         start, settle = effect.start_by, effect.settle_until
         known = effect.known_until if self.effect.known_until is None else None
-        terms = self.definition.terms
+        terms = self.terms
         return EffectWrite(
             self.key(run),
             run.uid,

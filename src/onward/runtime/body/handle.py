@@ -4,46 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.futures
-from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
+
+from onward.core.value import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import Context
 
 END_OF_SLEEP = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined] # asyncio's
 """What asyncio calls when a sleep is over."""
 
 
-class Handle:
+class Handle(Struct):
     """A callback in the queue of a RunLoop, or a timer."""
 
-    __slots__ = (
-        "_on_cancel",
-        "_when",
-        "args",
-        "callback",
-        "context",
-        "is_absolute",
-        "is_cancelled",
-    )
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context | None,
-        when: float = 0.0,
-        *,
-        is_absolute: bool = False,
-    ) -> None:
-        self.callback = callback
-        self.args = args
-        self.context = copy_context() if context is None else context
-        self.is_cancelled = False
-        self._when = when
-        self.is_absolute = is_absolute
-        """Whether the time of a timer is fixed, however late the timer begins."""
-        self._on_cancel: Callable[[], None] | None = None
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    context: Context
+    time: float = 0.0
+    """The time of a timer."""
+    is_absolute: bool = False
+    """Whether the time of a timer is fixed, however late the timer begins."""
+    is_cancelled: bool = False
+    _on_cancel: Callable[[], None] | None = None
 
     def on_cancel(self, then: Callable[[], None]) -> None:
         """Call `then` when a timer is cancelled before its time."""
@@ -67,7 +51,7 @@ class Handle:
 
     def when(self) -> float:
         """Return the time of a timer."""
-        return self._when
+        return self.time
 
     @property
     def is_sleep(self) -> bool:

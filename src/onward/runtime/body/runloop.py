@@ -312,7 +312,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
         """Put a callback into the queue."""
-        handle = Handle(callback, args, context)
+        handle = Handle(callback, args, copy_context() if context is None else context)
         self.ready.append(handle)
         return handle
 
@@ -346,7 +346,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
     ) -> Handle:
         if delay <= 0:
             return self.call_soon(callback, *args, context=context)
-        handle = Handle(callback, args, context, when)
+        handle = Handle(callback, args, copy_context() if context is None else context, when)
         handle.on_cancel(self._on_timer(max(1, duration(delay)), handle))
         return handle
 
@@ -355,8 +355,8 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         if when <= self.now:
             return await asyncio.sleep(0)
         future = self.create_call_future()
-        arguments = (future, None)
-        handle = Handle(END_OF_SLEEP, arguments, None, when / 1_000_000, is_absolute=True)
+        end, context = when / 1_000_000, copy_context()
+        handle = Handle(END_OF_SLEEP, (future, None), context, end, is_absolute=True)
         handle.on_cancel(self._on_timer(when - self.now, handle))
         try:
             await future

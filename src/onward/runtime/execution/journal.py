@@ -7,12 +7,13 @@ only after the commit, so that nothing is ever handed to a body that a crash cou
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from onward.core.delivery import Phase, phase_after, phase_of
 from onward.core.lease import Fate
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
+from onward.core.value import Value
 from onward.errors import Rejected
 from onward.model.commits import NOTHING_ATTACHED, Attachments, Commit
 from onward.model.records import NewRecord
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from onward.core.replay import Replay
     from onward.model.commits import Answered, CommitOutcome
     from onward.model.effects import EffectWrite
-    from onward.model.messages import NewMessage
     from onward.model.runs import ClaimedRun, NewRun
     from onward.runtime.body.calls import Call
     from onward.runtime.body.clock import ClockCall
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _LOST = Fate.LOST  # looked up once: see `core.replay.machine`
 
 
-class Kept(NamedTuple):
+class Kept(Value):
     """What a record holds beyond what the rules need."""
 
     payload: bytes | None
@@ -232,11 +232,9 @@ class Journal:
         move = move._replace(seq=self._last)
         self._submit(tuple(rows), lambda outcome: then(outcome.fate), move)
 
-    def end(
-        self, move: Move, then: Callable[[], None], messages: tuple[NewMessage, ...] = ()
-    ) -> None:
+    def end(self, move: Move, then: Callable[[], None]) -> None:
         """Let the run end, pause, or go back to where it is claimed from."""
-        self._submit((), lambda _: then(), move._replace(seq=self._last), messages)
+        self._submit((), lambda _: then(), move._replace(seq=self._last))
 
     def _row(self, call: Call, state: RecordState, seq: int | None, **rest: Any) -> NewRecord:
         return NewRecord(
@@ -299,7 +297,6 @@ class Journal:
         records: tuple[NewRecord, ...],
         then: Callable[[CommitOutcome], None],
         move: Move | None = None,
-        messages: tuple[NewMessage, ...] = (),
         starts: tuple[NewRun, ...] = (),
         attached: Attachments = NOTHING_ATTACHED,
     ) -> None:
@@ -311,7 +308,7 @@ class Journal:
         if self._phase is not None and records:
             move = self._reach(self._phase, records, move)
         self.writing += 1
-        commit = Commit(self._uid, self._fence, records, move, messages, starts, attached)
+        commit = Commit(self._uid, self._fence, records, move, (), starts, attached)
         self._commit(commit, partial(self._answered, then))
 
     def _reach(

@@ -16,7 +16,6 @@ from onward.core.run import Reason, RunState
 from onward.engine.failures import classified
 from onward.engine.payloads import pack
 from onward.errors import BadInput, InvariantBroken, Undecodable
-from onward.model.ends import child_end, to_parent
 from onward.model.following import Continuation
 from onward.model.runs import Move
 from onward.runtime.body.calls import TimerCall
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from onward.codec import Arguments
     from onward.core.replay import Ended, Record, Replay
     from onward.model.commits import Attachments
-    from onward.model.messages import NewMessage
     from onward.model.runs import ClaimedRun
     from onward.runtime.body.body import Body
     from onward.runtime.body.calls import Call
@@ -104,14 +102,6 @@ def failure(body: Body, error: BaseException) -> Move:
         error=pack(encode_error(error)),
         failed_call=body.failures.failed_call(error, body.calls.values()),
     )
-
-
-def farewell(run: ClaimedRun, move: Move) -> tuple[NewMessage, ...]:
-    """Return the messages of a run that ends: one to its parent, if it has one."""
-    if run.parent is None or run.parent_identity is None:
-        return ()
-    end = child_end(move.state, move.reason, move.result, move.error)
-    return (to_parent(run.parent, run.parent_identity, end),)
 
 
 def leaves_plans(body: Body, history: LoadedHistory) -> bool:
@@ -336,8 +326,7 @@ class Leaving:
             self._end_handler(move)
             return
         move = classified(move)
-        messages = farewell(self._execution.claimed, move)
-        end = partial(self._journal.end, move, self._ended_for_good, messages)
+        end = partial(self._journal.end, move, self._ended_for_good)
         if self._execution.leaves_plans():  # a plan may be under way
             withdraw = partial(self._execution.ledger.withdraw_planned, end)
             end = partial(self._journal.when_written, withdraw)
@@ -399,6 +388,7 @@ class Leaving:
             end = end._replace(seen=execution.seen) if stop is None else stop.move
             retry_in = retry_in if stop is None else None
         execution.stop(end)
+        execution.scope.blocks_handler = end.state == RunState.FAILED and retry_in is None
         ended = host.engine_calls.end_handler(
             execution.claimed, classified(end), execution.program.code, retry_in
         )

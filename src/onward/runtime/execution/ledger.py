@@ -20,6 +20,7 @@ from onward.core.effect import (
     Inherited,
     LedgerEntry,
     Lost,
+    NotStarted,
     RaisedNotApplied,
     Sent,
     Withdrawn,
@@ -97,6 +98,8 @@ class Ledger:
         self._journal = journal
         self._host = host
         self._tasks = CallTasks(run)
+        self._abandoned: set[str] = set()
+        """The keys of effects that were reported as no longer awaited."""
         self.scope = run.scope
 
     @property
@@ -155,7 +158,9 @@ class Ledger:
 
     def _report_abandoned(self, call: EffectCall) -> None:
         key, now = call.key(self.run), self._host.now()
-        report_abandoned(self._host.observer, self.scope, call.name, key, now)
+        if key not in self._abandoned:  # a run may end by force just after it has dropped the call
+            self._abandoned.add(key)
+            report_abandoned(self._host.observer, self.scope, call.name, key, now)
 
     # --- the life of an effect -------------------------------------------------------------------
 
@@ -266,26 +271,31 @@ class Ledger:
         call.slot_at = None
         began = self._host.clock.monotonic()
         failpoint("effect.before")
-        intended = advance(call.effect, Sent(), call.definition.terms, now=self._host.now())
+        intended = advance(call.effect, Sent(), call.terms, now=self._host.now())
         if isinstance(intended, Moved):
             call.since = call.since or self._host.now()
             attempts = add_send(call.attempts, self._host.now())
             if not await self._write(call, intended.to, attempts):
                 return None
+            written = self._host.clock.monotonic()
             failpoint("effect.intended")
-            frame = window(call.definition.terms, at=began)
-            return await self._settle(call, self._host.sender.send(self, call, frame))
+            attempt = self._host.sender.send(self, call, window(call.terms, at=began))
+            return await self._settle(call, attempt, written - began)
         if call.effect.state is EffectState.NEEDS_RECONCILE:
             return await self._record(call, GivenUp())  # its receiver may have forgotten the key
         call.must_be_read = True
         return None
 
-    async def _settle(self, call: EffectCall, attempt: EffectAttempt) -> EffectEnd | None:
+    async def _settle(
+        self, call: EffectCall, attempt: EffectAttempt, wrote_for: Duration = 0
+    ) -> EffectEnd | None:
         """Wait for a handler or a reconciler, and record what it says."""
         done = await self._tasks.done(attempt.reply)
         if done.cancelled():
             await self._tasks.closed()  # the worker stops, and the run with it
         reply = done.result()
+        if isinstance(reply.fact, NotStarted):
+            call.widen(wrote_for)  # the row keeps it, in case the run leaves this worker
         # If an earlier send may have happened, that is why the outcome is unknown, and not this.
         is_about_doubt = isinstance(reply.fact, RaisedNotApplied) and call.effect.in_doubt
         error = None if is_about_doubt else reply.error
@@ -327,7 +337,7 @@ class Ledger:
         """Write what follows from a fact; return how the record is closed, if it has settled."""
         ended = self._host.now()
         now = ended if at is None else at
-        decision = advance(call.effect, fact, call.definition.terms, now=now)
+        decision = advance(call.effect, fact, call.terms, now=now)
         if not isinstance(decision, Moved):
             call.must_be_read = True  # it was settled elsewhere
             return None
@@ -421,11 +431,11 @@ def _not_applied(call: EffectCall, error: bytes | None) -> bytes:
     """Return the `NotApplied` that the body gets, which the last error of a handler may be."""
     what, sends = f"effect {call.name!r}", call.effect.attempt
     if not call.effect.approved:
-        return pack(encode_error(NotApplied(f"{what}: it was rejected")))
+        return pack(encode_error(NotApplied(f"{what} was rejected")))
     last = None if error is None else decode_error(unpack(error))
     if error is not None and isinstance(last, NotApplied):
         return error
-    why = f"{what}: it did not happen"
+    why = f"{what} did not happen"
     if sends:
         why += f" after {sends} send{'s'[: sends > 1]}"
     failed = NotApplied(why if last is None else f"{why}; last error {describe(last)}")

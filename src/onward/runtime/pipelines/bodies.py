@@ -71,7 +71,7 @@ async def _prepare(
         return stored
     raise BadInput(
         f"prepare of {definition.name}",
-        f"reserved events that were gone, {MAX_LOST} times in a row",
+        f"reserved events that were no longer pending, {MAX_LOST} times in a row",
         "Reserve only what ctx.peek(...) has just returned.",
     )
 
@@ -101,7 +101,7 @@ class ChosenEffect:
         if isinstance(call, EffectCall):
             fact, advice = "is a second effect", "Choose one effect; leave the rest to another run."
         else:
-            fact, advice = "is no effect", "Do this in prepare or in next."
+            fact, advice = "is not an effect", "Do this in prepare or in next."
         self._wrong = BadInput(
             f"mutate of {self._handler}", f"awaited {what}, which {fact}", advice
         )

@@ -50,7 +50,7 @@ class HandlerContext:
 
 
 class PrepareContext(HandlerContext):
-    """What `prepare` may do: read events that wait for the consumer, and the outside world."""
+    """What `prepare` may do: read the consumer's pending events, and the outside world."""
 
     def __init__(
         self, definition: ConsumerDefinition, key: str, reads: HandlerReads, now: Instant
@@ -62,11 +62,11 @@ class PrepareContext(HandlerContext):
         """The database's time when the phase began."""
 
     async def peek(self, topic: Topic[T], limit: int = 100) -> list[Event[T]]:
-        """Return the oldest events of a topic that wait for this consumer.
+        """Return the oldest events of a topic that are pending for this consumer.
 
         Args:
             topic: A topic that the consumer subscribes to.
-            limit: How many events to return at most: 1 to 1,000.
+            limit: The maximum number of events to return: 1 to 1,000.
         """
         self._check(topic)
         if not 1 <= limit <= MAX_PEEK:
@@ -75,7 +75,7 @@ class PrepareContext(HandlerContext):
         return [_event(topic, row) for row in rows]
 
     async def get(self, topic: Topic[T], ids: Collection[str]) -> list[Event[T]]:
-        """Return those of these events, by id, that wait for this consumer."""
+        """Return the events with these ids that are pending for this consumer."""
         self._check(topic)
         rows = await self._reads.peek_ids(self.handler, self.key, topic.name, ids)
         return [_event(topic, row) for row in rows]
@@ -90,7 +90,7 @@ class PrepareContext(HandlerContext):
 
 
 class MutateContext(HandlerContext):
-    """What `mutate` may do: nothing but await one effect, which the engine then carries out."""
+    """What `mutate` may do: only await one effect, which Onward then carries out."""
 
 
 class _Publishing(HandlerContext):
@@ -136,12 +136,12 @@ class NextContext(_Publishing):
     """What `next` may do: publish events. They inherit the inputs of the reserved events."""
 
     def publish(self, topic: Topic[T], payload: T, *, id: str, key: str | None = None) -> None:  # noqa: A002
-        """Publish an event, in one commit with the end of the run.
+        """Publish an event, in the commit that ends the run.
 
         Args:
             topic: A topic that the handler declares in `publishes`.
             payload: The payload of the event.
-            id: The id of the event: the same id is published once.
+            id: The id of the event; each id is published once.
             key: The key of the event, for parallel pipelines.
         """
         self._publish(topic, payload, id, key, None)
@@ -151,13 +151,13 @@ class ProducerContext(_Publishing):
     """What a producer may do: register inputs, and publish events."""
 
     def input(self, *, source: str, type: str, id: str, title: str) -> Input:  # noqa: A002
-        """Register an external thing that entered the pipeline, to name it as the cause of events.
+        """Register an external item that entered the pipeline, to name it as the cause of events.
 
         Args:
             source: Where it comes from, such as `gmail`.
             type: What it is, such as `email`.
-            id: Its id there. If it is known, it keeps its first title.
-            title: What a person calls it.
+            id: Its id at the source. If the item is already registered, it keeps its first title.
+            title: A title for people.
         """
         for name, text in (("source", source), ("type", type), ("id", id)):
             check_id(text, f"the {name} of an input")
@@ -177,14 +177,14 @@ class ProducerContext(_Publishing):
         key: str | None = None,
         input: Input | None = None,  # noqa: A002
     ) -> None:
-        """Publish an event, in one commit with the new state of the producer.
+        """Publish an event, in the commit that stores the producer's new state.
 
         Args:
             topic: A topic that the producer declares in `publishes`.
             payload: The payload of the event.
-            id: The id of the event: the same id is published once.
+            id: The id of the event; each id is published once.
             key: The key of the event, for parallel pipelines.
-            input: What the event comes from, from `ctx.input(...)`.
+            input: The input that caused the event, from `ctx.input(...)`.
         """
         self._publish(topic, payload, id, key, None if input is None else input.uid)
 

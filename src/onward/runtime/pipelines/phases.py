@@ -206,7 +206,7 @@ def _reserved(definition: ConsumerDefinition, event: Any) -> StoredEvent:
     if not isinstance(event, Event) or not event.uid:
         raise BadInput(
             f"prepare of {definition.name}",
-            f"reserved {event!r}, which is no event of peek() or get()",
+            f"reserved {event!r}, which did not come from peek() or get()",
             "Reserve the events that ctx.peek(...) returned.",
         )
     published = (event.published_at - _EPOCH) // timedelta(microseconds=1)

@@ -28,10 +28,10 @@ class Topic(Generic[T]):
     """A named stream of events, with the type of their payloads.
 
     Args:
-        name: The name of the topic; it is shared by all pipelines of a namespace.
+        name: The name of the topic. All pipelines of a namespace share topic names.
         type: The type of the payloads; by default any plain data.
-        max_pending: Beyond so many events that wait for one consumer, publishers are refused.
-        max_age: Beyond this age of the oldest event that waits, publishers are refused.
+        max_pending: The topic is full when this many events are pending for one consumer.
+        max_age: The topic is full when the oldest pending event is older than this.
 
     Example:
         >>> from onward.pipelines import Topic
@@ -97,7 +97,7 @@ class Event(Generic[T]):
         id: The id that its publisher gave it.
         topic: The name of its topic.
         key: Its key, or "".
-        attempt: How often it has been given to the consumer, this time included.
+        attempt: How many times the consumer has received it, including this time.
         published_at: When it was published.
     """
 
@@ -121,7 +121,7 @@ class Event(Generic[T]):
 
     @property
     def payload(self) -> T:
-        """Its payload. Only `prepare` has it: pass on what later phases need as `data`.
+        """Its payload, available only in `prepare`: pass what later phases need as `data`.
 
         Raises:
             BadInput: this is a later phase.
@@ -146,11 +146,11 @@ class Prepared(Generic[D]):
     """What `prepare` returns: the events to reserve, and what to do with them.
 
     Args:
-        reserve: The events that this run handles; none: there is nothing to do now.
+        reserve: The events that this run handles; empty if there is nothing to do now.
         data: Anything that `mutate` and `next` need; it is stored.
-        title: What the change means to a person, for the ledger of effects.
-        wake_at: When to run again even if no event comes: a datetime with a time zone, or how long
-            from now. It replaces the last one; None clears it.
+        title: A description of the change for people, shown in the effect ledger.
+        wake_at: When to run again even if no event arrives: a datetime with a time zone, or a
+            duration from now. It replaces the previous wake time; None clears it.
 
     Example:
         >>> from onward.pipelines import Prepared
@@ -180,7 +180,7 @@ Outcome: TypeAlias = Applied[Any] | Nothing | Skipped
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An external thing that a producer has registered, to be named as the cause of events."""
+    """An external item that a producer has registered, to be named as the cause of events."""
 
     source: str
     type: str

@@ -17,7 +17,7 @@ from onward.engine.failures import classified
 from onward.engine.payloads import pack
 from onward.errors import OnwardError, Undecodable
 from onward.model.commits import Commit
-from onward.model.runs import Move
+from onward.model.runs import Move, RunOwner
 from onward.model.workers import LoadedRun
 from onward.runtime.body.divergence import divergence_error
 from onward.runtime.execution.execution import Execution
@@ -73,7 +73,7 @@ class Beginnings:
         for run in runs:
             if self._worker.released.get(run.uid) == run.fence:
                 continue
-            history, inbox, failure = loaded.get(run.uid, LoadedRun())
+            history, inbox, failure, _ = loaded.get(run.uid, LoadedRun())
             if failure is not None:
                 row = f"the history or the inbox of run {run.id}"
                 await self._refuse(run, inbox, unreadable(row, failure))
@@ -126,7 +126,8 @@ class Beginnings:
             self._report(run, move)
 
     async def _end(self, run: ClaimedRun, move: Move) -> None:
-        await self._engine.give_up(run, classified(move))
+        by = RunOwner(self._worker.id, run.uid, run.fence)
+        await self._engine.give_up(by, run.name, classified(move))
 
     def _park(self, run: ClaimedRun, error: Undecodable) -> None:
         move = Move(

@@ -6,7 +6,7 @@ import asyncio
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from onward.errors import NotFound, UnreadableRow
+from onward.errors import LeaseLost, NotFound, UnreadableRow
 from onward.runtime.worker.outage import AWAY
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class InboxReader:
             inboxes = await self._look(executions)
             silent = [each for each in held if not each.receive(inboxes.get(each.uid, ()))]
             owned = await self._engine.owned() if silent else {}
-        except AWAY:
-            return  # they are read again at the next poll
+        except (*AWAY, LeaseLost):
+            return  # they are read again at the next poll, or the worker has lost them all
         for execution in silent:
             # It has changed, and nothing was sent to it: it may have been ended by force.
             is_ours = owned.get(execution.uid) == held[execution]
@@ -88,7 +88,7 @@ class InboxReader:
             counted = await self._outage.through(lambda: self._engine.count_messages(execution.uid))
             beyond = await self._outage.through(lambda: self._beyond(execution, seen, counted))
             found = await self._outage.through(lambda: self._look([execution]))
-        except (*AWAY, NotFound):
+        except (*AWAY, LeaseLost, NotFound):
             execution.drop()
             return
         if beyond is not None:

@@ -314,7 +314,7 @@ class WorkerSession:
             with contextlib.suppress(*AWAY):
                 await self._engine.report_draining()
         while self._has_steps() and not self._is_cancelled and self.loop.time() < end:
-            await self._engine.wait(end - self.loop.time())
+            self.read_inboxes(await self._engine.wait(end - self.loop.time()))
         for execution in list(self.running.values()):
             execution.release()
         # While the engine is away nothing can be given back: then the lease runs out by itself.

@@ -32,7 +32,7 @@ REJOINING = Retry(attempts=None, delay="100ms", factor=2, max_delay="5s", jitter
 
 
 class Worker:
-    """Executes the runs of some queues until it is stopped, even if it loses its lease.
+    """Executes the runs of its queues until it is stopped, even if it loses its lease.
 
     Args:
         registry: What it can run.
@@ -115,12 +115,12 @@ class Worker:
         emit("worker.replaced", worker=self.id, before=before.worker, runs=len(before.held))
 
     def stop(self) -> None:
-        """Claim no more runs, finish or release those in progress, and stop."""
+        """Stop: claim no more runs, and finish or release those in progress."""
         self._stopped.set()
         self.session.stop()
 
     async def serve(self, *, exit_when_stuck: bool = False) -> None:
-        """Wait until this process receives SIGTERM or SIGINT, and the worker has left.
+        """Wait until this process receives SIGTERM or SIGINT and the worker has left.
 
         After the first signal, the worker claims no more runs, and waits up to `drain` for running
         steps. After a second signal, it abandons these steps and releases its runs, and the process
@@ -131,7 +131,7 @@ class Worker:
 
         Args:
             exit_when_stuck: Exit with status 70 when the event loop has been blocked for
-                `stall_limit`, so that a supervisor starts the process again.
+                `stall_limit`, so that a supervisor restarts the process.
         """
         self._exits_when_stuck = self.session.exits_when_stuck = exit_when_stuck
         tune_collector()

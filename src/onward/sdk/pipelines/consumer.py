@@ -16,12 +16,13 @@ Data = TypeVar("Data")
 class Consumer(ABC, Generic[State, Data]):
     """A consumer of a pipeline, as `Consumer[State, Data]`: handles events in three phases.
 
-    `State` is the type of what the consumer remembers from one run to the next, and `Data` the type
-    of what `prepare` passes to `mutate` and `next`. Use None for what you do not need. A worker
-    builds one instance per process, without arguments. Attributes of it are not stored.
+    `State` is the type of the state that the consumer keeps from one run to the next. `Data` is the
+    type of the data that `prepare` passes to `mutate` and `next`. Use None for the one you do not
+    need. A worker process creates one instance, without arguments. The attributes of the instance
+    are not stored.
 
     The base class is optional: `@pipeline.consumer` takes any class with these methods. In a unit
-    test, build the class and await its methods.
+    test, create an instance and await its methods.
 
     Example:
         >>> from onward.pipelines import Consumer, Pipeline, Prepared, PrepareContext
@@ -37,19 +38,20 @@ class Consumer(ABC, Generic[State, Data]):
 
     @abstractmethod
     async def prepare(self, ctx: PrepareContext, state: State | None) -> Prepared[Data]:
-        """Choose the events of this run, and what to do with them.
+        """Choose the events that this run handles, and what to do with them.
 
-        It may read events and the outside world, and changes nothing.
+        It may read events and the outside world, but must change nothing.
 
         Args:
             ctx: Reads the topics that the consumer subscribes to.
-            state: What `next` returned last; None at first.
+            state: What the last `next` returned; None in the first run.
         """
 
     async def mutate(self, ctx: MutateContext, prepared: Prepared[Data]) -> None:
-        """Choose the effect of this run by awaiting it; without this method there is none.
+        """Choose the effect of this run by awaiting it.
 
-        The method ends at the first effect that it awaits. Onward then performs the effect.
+        The method ends at the first effect that it awaits, and Onward then carries out the effect.
+        A consumer without this method has no effect.
         """
 
     async def next(
@@ -58,9 +60,9 @@ class Consumer(ABC, Generic[State, Data]):
         prepared: Prepared[Data],  # noqa: ARG002
         outcome: Outcome,  # noqa: ARG002
     ) -> State | None:
-        """Publish what follows; one commit with the end of the run.
+        """Publish further events, in the commit that ends the run.
 
-        It runs after every preparation, also if no events were reserved.
+        It runs after every `prepare`, even if no events were reserved.
 
         Args:
             ctx: Publishes to the topics that the consumer declares.
@@ -68,6 +70,6 @@ class Consumer(ABC, Generic[State, Data]):
             outcome: `Applied(result)`, `Nothing()` if no effect was chosen, or `Skipped()`.
 
         Returns:
-            The new state; None leaves it as it is.
+            The new state; None keeps the old state.
         """
         return None

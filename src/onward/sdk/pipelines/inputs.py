@@ -28,7 +28,7 @@ Counts: TypeAlias = list[InputCounts]
 class Inputs:
     """The inputs of an app's pipelines, as `app.inputs`: lists, explains and skips them.
 
-    An input is pending until every event that it caused was consumed or skipped by every consumer.
+    An input is pending until every consumer has consumed or skipped every event that it caused.
     """
 
     def __init__(self, engine: ClientEngine) -> None:
@@ -36,7 +36,7 @@ class Inputs:
 
     @property
     def _engine(self) -> PipelineEngine:
-        refuse_in_body("a call of app.inputs")
+        refuse_in_body("a call to app.inputs")
         return self._opened.pipelines
 
     async def list(
@@ -49,19 +49,21 @@ class Inputs:
         limit: int = 100,
         stale_after: DurationLike | None = None,
     ) -> Infos:
-        """Return inputs, newest first, that match all filters.
+        """Return the inputs that match all filters, newest first.
 
         Args:
             pipeline: The pipeline that they entered.
-            state: "pending", "done", "skipped", or "stale" for those that have been pending for
+            state: "pending", "done", "skipped", or "stale" for inputs that have been pending for
                 too long.
             source: Where they come from, such as "gmail".
-            text: A part of the title or of the external id.
-            limit: How many to return at most.
+            text: Part of the title or of the external id.
+            limit: The maximum number of inputs.
             stale_after: How long an input may be pending before it is stale; by default 7 days.
         """
         if state is not None and state not in STATES:
-            raise BadInput(f"state={state!r}", f"is not one of {', '.join(STATES)}", "Use one.")
+            raise BadInput(
+                f"state={state!r}", f"is not one of {', '.join(STATES)}", "Use one of them"
+            )
         if limit < 1:
             raise BadInput(f"limit={limit}", "is less than 1", "Use 1 or more.")
         return await self._engine.inputs(
@@ -75,7 +77,7 @@ class Inputs:
         return await self._engine.input_counts(pipeline, _stale(stale_after))
 
     async def get(self, id: str) -> InputReport:  # noqa: A002 - it is the user's word
-        """Return what happened because of an input: its events, and their effects.
+        """Return everything that an input has caused: its events and their effects.
 
         Raises:
             NotFound: there is no input with this id.
@@ -89,10 +91,10 @@ class Inputs:
         reason: str,
         by: str | None = None,
     ) -> SkippedInput:
-        """Start nothing more because of an input.
+        """Skip an input: nothing new starts because of it.
 
-        Its pending events are skipped, and runs that have reserved some of them but have not sent
-        their effect are cancelled. Runs past their effect complete. What was consumed stays so.
+        Its pending events are skipped. A run that has reserved some of its events is cancelled if
+        it has not sent its effect yet; otherwise, the run completes. Consumed events stay consumed.
 
         Args:
             id: The id of the input.

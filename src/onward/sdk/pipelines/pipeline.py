@@ -30,13 +30,13 @@ class Pipeline:
     """A pipeline in code: topics, producers that publish events, and consumers that handle them.
 
     A worker serves all pipelines of its process, or those that you pass:
-    `app.worker(pipelines=[...])`. It checks them when it starts, and raises one error with all
-    problems that it finds.
+    `app.worker(pipelines=[...])`. It checks them when it starts, and raises one error that lists
+    all problems.
 
     Args:
-        name: Its name, which begins the names of its handlers: `mail-to-sheet.AddRow`.
-        parallel: Whether consumers run at the same time for events with different keys. By default
-            only one run of the pipeline is open at a time.
+        name: Its name. The names of its handlers begin with it: `mail-to-sheet.AddRow`.
+        parallel: Whether consumers handle events with different keys in parallel. By default, only
+            one run of the pipeline is open at a time.
         queue: The queue of its runs.
 
     Example:
@@ -88,7 +88,7 @@ class Pipeline:
         max_pending: int | None = None,
         max_age: DurationLike | None = None,
     ) -> Topic[Any]:
-        """Declare a topic and return it; the arguments are those of `Topic`.
+        """Declare a topic and return it; takes the arguments of `Topic`.
 
         Raises:
             BadInput: the name or a limit is not valid.
@@ -110,18 +110,18 @@ class Pipeline:
     ) -> Callable[[P], P]:
         """Make an async function a producer: `async def poll(ctx, state)`.
 
-        It reads the outside world, publishes what is new with `ctx.publish`, and returns its new
-        state, such as a cursor. Events and state are one commit. The decorator returns the function
-        itself, so a unit test can await it: `await poll(ctx, None)`.
+        It reads from the outside world, publishes new items with `ctx.publish`, and returns its new
+        state, such as a cursor. One commit stores the events and the state. The decorator returns
+        the function itself, so a unit test can await it: `await poll(ctx, None)`.
 
         Args:
             every: The interval at which it runs, such as "5m".
             cron: A cron expression instead, as in `Schedule`.
             zone: The time zone of the cron expression.
             publishes: The topics that it may publish to.
-            name: Its name in the pipeline; by default that of the function.
+            name: Its name in the pipeline; by default the name of the function.
             timeout: How long a run may take.
-            retry: How often it is run again after it raised `Retryable`.
+            retry: The retry policy after it has raised `Retryable`.
         """
         options = HandlerOptions(publishes, timeout, retry, every=every, cron=cron, zone=zone)
 
@@ -144,21 +144,21 @@ class Pipeline:
         min_wake: DurationLike | None = None,
         max_wake: DurationLike | None = None,
     ) -> Callable[[C], C]:
-        """Make a class a consumer: `prepare`, and if you like `mutate` and `next`.
+        """Make a class a consumer, with the method `prepare` and, optionally, `mutate` and `next`.
 
-        Each worker process builds one instance, without arguments. The decorator returns the class
-        itself, so a unit test can build it and await its methods. See `Consumer`.
+        Each worker process creates one instance, without arguments. The decorator returns the class
+        itself, so a unit test can create an instance and await its methods. See `Consumer`.
 
         Args:
             subscribes: The topics that it reads.
             publishes: The topics that `next` may publish to.
-            start: Which events it gets when it is new: those published from "now" on, or from the
-                "earliest" that the topics still have.
-            name: Its name in the pipeline; by default that of the class.
+            start: Which events a new consumer gets: "now" for events that are published from now
+                on, "earliest" for all events that the topics still have.
+            name: Its name in the pipeline; by default the name of the class.
             timeout: How long `prepare` and `next` may take.
-            retry: How often it is run again after it raised `Retryable`.
-            min_wake: The shortest time from now that `wake_at` may be; by default 30 seconds.
-            max_wake: The longest; by default a day.
+            retry: The retry policy after it has raised `Retryable`.
+            min_wake: The minimum time from now until `wake_at`; by default 30 seconds.
+            max_wake: The maximum time from now until `wake_at`; by default a day.
         """
         options = HandlerOptions(
             publishes,
@@ -219,7 +219,7 @@ def _checked(name: str, what: str) -> str:
         BadInput: it has blanks, or is no name at all.
     """
     if any(character.isspace() for character in check_id(name, what)):
-        raise BadInput(f"{what} {name!r}", "has a blank", "Use - or _ instead.")
+        raise BadInput(f"{what} {name!r}", "contains a space", "Use - or _ instead.")
     return name
 
 
@@ -228,7 +228,9 @@ def _handler_name(target: Any, name: str | None, kind: str) -> str:
     checked = _checked(own, f"the name of a {kind}")
     if "." in checked or checked == "<lambda>":
         raise BadInput(
-            f"the name {checked!r} of a {kind}", "has a '.' or is a lambda's", "Pass name=."
+            f"the name {checked!r} of a {kind}",
+            "contains a '.', or is the name of a lambda",
+            "Pass name=.",
         )
     return checked
 

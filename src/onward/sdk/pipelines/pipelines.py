@@ -24,7 +24,7 @@ class Pipelines:
     """The pipelines of an app, as `app.pipelines`: lists, runs, pauses and resumes them.
 
     Workers declare pipelines when they start. Every method raises `NotFound` if there is no
-    pipeline of the name.
+    pipeline with that name.
     """
 
     def __init__(self, engine: ClientEngine) -> None:
@@ -32,18 +32,18 @@ class Pipelines:
 
     @property
     def _engine(self) -> PipelineEngine:
-        refuse_in_body("a call of app.pipelines")
+        refuse_in_body("a call to app.pipelines")
         return self._opened.pipelines
 
     async def declare(self, *pipelines: Pipeline) -> None:
-        """Make pipelines in the database what the code of this process says of them.
+        """Declare pipelines in the database, as the code of this process defines them.
 
         A worker does this with the pipelines that it serves when it starts. Use it to publish to a
-        new pipeline before its first worker starts. Handlers that the code no longer has are
+        new pipeline before its first worker starts. Handlers that are no longer in the code are
         removed.
 
         Raises:
-            BadPipeline: they are not declared correctly; the error has all problems at once.
+            BadPipeline: they are not declared correctly; the error lists all problems.
         """
         for each in checked(pipelines):
             await self._engine.declare(each)
@@ -57,9 +57,9 @@ class Pipelines:
         return await self._engine.get(name)
 
     async def trigger(self, name: str, producer: str | None = None) -> Names:
-        """Run producers of a pipeline soon; their schedules stay as they are.
+        """Run producers of a pipeline as soon as possible; their schedules do not change.
 
-        A producer that is running or about to run anyway runs once more at most.
+        A producer that is running, or about to run anyway, runs at most once more.
 
         Args:
             name: The pipeline.
@@ -74,14 +74,14 @@ class Pipelines:
         return await self._engine.trigger(name, producer)
 
     async def pause(self, name: str | None = None) -> None:
-        """Start no more runs of a pipeline, or without a name of all pipelines.
+        """Start no more runs of a pipeline or, without a name, of any pipeline.
 
         Runs that are open continue. Events and due producers wait.
         """
         await self._engine.pause(name)
 
     async def resume(self, name: str | None = None) -> Names:
-        """End a pause, and clear what blocks handlers; without a name, of all pipelines.
+        """End a pause and unblock handlers of a pipeline or, without a name, of all pipelines.
 
         Returns:
             The ids of the runs that are retried.

@@ -128,7 +128,7 @@ def handler_of(target: Any) -> DeclaredHandler:
                 return handler
     raise BadInput(
         f"{target!r}",
-        "is no handler of a pipeline",
+        "is not a handler of a pipeline",
         "Decorate it with @pipeline.producer(...) or @pipeline.consumer(...).",
     )
 

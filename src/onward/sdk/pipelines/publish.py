@@ -21,7 +21,7 @@ async def publish(
     id: str,  # noqa: A002 - it is the user's word
     key: str | None = None,
 ) -> None:
-    """Publish an event from a workflow: once, however often the workflow is replayed.
+    """Publish an event from a workflow; replays do not publish it again.
 
     Outside a run, use `app.publish`. In a producer or in `next`, use `ctx.publish`.
 
@@ -29,7 +29,7 @@ async def publish(
         topic: The topic, or its name.
         payload: The payload of the event.
         id: Identifies the event in its topic.
-        key: Events of a parallel pipeline are handled in order for each key.
+        key: In a parallel pipeline, events with the same key are handled in order.
 
     Raises:
         NotInBody: the caller is not the body of a workflow.

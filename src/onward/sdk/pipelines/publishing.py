@@ -39,22 +39,22 @@ class PublishOperations:
     ) -> bool:
         """Publish an event for every consumer of a topic.
 
-        An event with an id that the topic has is not published again. Its payload is replaced if no
-        consumer has reserved the event yet.
+        If the topic already has an event with this id, no new event is published. The payload of
+        the existing event is replaced if no consumer has reserved the event yet.
 
         Args:
-            topic: The topic, or its name. If the topic is not in the database yet, and a pipeline
-                of this process declares it, that pipeline is declared first.
+            topic: The topic, or its name. If the topic is not in the database yet and a pipeline in
+                this process declares it, that pipeline is declared first.
             payload: The payload of the event.
             id: Identifies the event in its topic.
-            key: Events of a parallel pipeline are handled in order for each key.
-            input: The external thing that the event comes from.
+            key: In a parallel pipeline, events with the same key are handled in order.
+            input: The external item that the event comes from.
 
         Returns:
             Whether the event is new.
 
         Raises:
-            TopicFull: the topic takes no more events for now.
+            TopicFull: the topic is full.
             NotFound: there is no such topic.
             Unencodable: the payload does not fit the type of the topic.
         """
@@ -78,13 +78,13 @@ class PublishOperations:
             payloads: The payloads of the events.
             id: Returns the id of an event, given its payload.
             key: Returns the key of an event.
-            input: Returns the external thing that an event comes from.
+            input: Returns the external item that an event comes from.
 
         Returns:
             How many of the events are new.
 
         Raises:
-            TopicFull: the topic takes no more events for now.
+            TopicFull: the topic is full.
             NotFound: there is no such topic.
             Unencodable: a payload does not fit the type of the topic.
         """

@@ -40,7 +40,7 @@ class Topics:
 
     @property
     def _engine(self) -> PipelineEngine:
-        refuse_in_body("a call of app.topics")
+        refuse_in_body("a call to app.topics")
         return self._opened.pipelines
 
     async def list(self) -> Infos:
@@ -48,7 +48,7 @@ class Topics:
         return await self._engine.topics()
 
     async def counts(self, topic: Topic[Any] | str) -> dict[str, dict[str, int]]:
-        """Return for each consumer how many events are pending, reserved, consumed and skipped."""
+        """Return how many events are pending, reserved, consumed and skipped for each consumer."""
         return await self._engine.counts(topic_name(topic))
 
     async def peek(
@@ -63,9 +63,9 @@ class Topics:
 
         Args:
             topic: The topic.
-            limit: How many events to return at most: 1 to 1,000.
+            limit: The maximum number of events to return: 1 to 1,000.
             ids: Return the events with these ids instead, in any state.
-            consumer: Only events that are pending for this consumer; by default for any.
+            consumer: Only events that are pending for this consumer; by default, for any consumer.
         """
         if not 1 <= limit <= MAX_PEEK:
             raise BadInput(
@@ -84,14 +84,14 @@ class Topics:
         consumer: str | None = None,
         by: str | None = None,
     ) -> int:
-        """Have events handled again that were consumed or skipped.
+        """Make consumers handle consumed or skipped events again.
 
         The effects of the new runs have new keys, so they are sent again.
 
         Args:
             topic: The topic.
             ids: The ids of the events.
-            consumer: The consumer that handles them again; by default all consumers of the topic.
+            consumer: The consumer that handles them again; by default, all consumers of the topic.
             by: Who decides; by default the user of this process.
 
         Returns:

@@ -53,7 +53,7 @@ class Admission(ABC):
             raise StoreUnusable(
                 f"a connection of type {_kind(self._connection)}",
                 "is not in a transaction",
-                "Begin one around the call, or call the app without within",
+                "Begin a transaction first, or call the app directly, without within",
             )
         return self._caller
 

@@ -70,16 +70,19 @@ async def inherited_causes(tx: Tx, runs: Iterable[str | None]) -> dict[str | Non
     return dict(found)
 
 
-async def link(tx: Tx, causes: Mapping[str, list[str]], deliveries: Mapping[str, int]) -> None:
+async def link(tx: Tx, causes: Mapping[str, list[str]], deliveries: Mapping[str, int]) -> set[str]:
     """Write the causes of new events, and count the events at their inputs.
 
     Args:
         tx: The transaction.
         causes: The inputs of each event.
         deliveries: How many consumers each event has.
+
+    Returns:
+        The events that were skipped because all of their inputs are.
     """
     if not causes:
-        return
+        return set()
     await tx.fetch_rows(
         "write_causes",
         [CauseRow("event", event, uid) for event, uids in causes.items() for uid in uids],
@@ -101,6 +104,7 @@ async def link(tx: Tx, causes: Mapping[str, list[str]], deliveries: Mapping[str,
         alike[opened[uid], caused[uid]].append(uid)
     for (count, number), uids in sorted(alike.items()):
         await tx.fetch("raise_inputs", open=count, events=number, uids=tx.array(uids))
+    return dropped
 
 
 async def _skip(tx: Tx, dropped: Iterable[str]) -> None:

@@ -119,9 +119,11 @@ async def start_of_retry(tx: Tx, run: RunRow, of: HandlerRun) -> RetryStart | Re
     await lock_handlers(tx, (), [(of.handler, of.key)])
     for uid, how in await tx.fetch("lane_holders", lane=of.lane):
         if uid != run.uid and how == "open":
-            return Refused(f"run {uid} of its pipeline is open; retry it when that has ended")
+            return Refused(
+                f"run {uid} of its pipeline is open; retry this run when that one has ended"
+            )
         if uid != run.uid:
-            return Refused(f"its pipeline is blocked by run {uid}; retry that one")
+            return Refused(f"its pipeline is blocked by run {uid}; retry that run")
     return retry_start(await effect_of(tx, run.uid))
 
 

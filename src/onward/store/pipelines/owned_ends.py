@@ -56,8 +56,10 @@ async def _end(
     before = await _ended_before(tx, run, owner, end)
     if before is not None:
         return before, set()
-    row = None if run is None else Row(RunState(run.state), run.fence, run.inbox)
-    answer = fate(row, Write(owner.fence, moves=True, seen=end.seen), leased=is_leased)
+    row = None if run is None else Row(RunState(run.state), run.fence, run.inbox, run.worker)
+    answer = fate(
+        row, Write(owner.fence, moves=True, seen=end.seen, worker=owner.worker), leased=is_leased
+    )
     if run is None or answer is not Fate.DONE or run.worker != owner.worker:
         raise _NotEndedError(Followed(None, "busy" if answer is Fate.BUSY else "lost"))
     how = {"state": end.state, "reason": end.reason, "phase": end.phase, "seq": end.seq}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onward.model.pipelines import NewEvent, NewInput
     from onward.store.database import Tx
 
-_DECLARE = "Topics are declared by a pipeline: start a worker that has it, or declare it first"
+_DECLARE = "Start a worker that serves the pipeline of the topic, or declare the pipeline first"
 _REGISTER = "Register the input in the same call, or before it"
 
 
@@ -111,12 +111,13 @@ async def publish_all(
         await tx.fetch("raise_topic", topic=topic, last=last[topic])
     if added:
         await tx.fetch("add_deliveries", events=tx.array(row.uid for row in added.values()))
-    for row in added.values():
-        for each in subscribers[row.topic]:
-            raised[each.handler].add(each.key_of(row.key))
     registered = await register(tx, inputs)
     causes = await _causes(tx, publications, added, registered)
-    await link(tx, causes, {row.uid: len(subscribers[row.topic]) for row in added.values()})
+    deliveries = {row.uid: len(subscribers[row.topic]) for row in added.values()}
+    skipped = await link(tx, causes, deliveries)
+    for row in added.values():
+        for each in subscribers[row.topic] if row.uid not in skipped else ():
+            raised[each.handler].add(each.key_of(row.key))
     for handler, keys in sorted(raised.items()):
         await tx.fetch("raise_handler_keys", handler=handler, keys=tx.array(sorted(keys)))
     return PublishAnswer(len(added), set(raised))

@@ -53,10 +53,10 @@ async def prune(
     if length is None:
         return PruneBatch({}, None)
     kind, after = position
-    old, last = await store.view(lambda tx: _old(tx, kind, after, length))
+    old, last = await store.snapshot(lambda tx: _old(tx, kind, after, length))
     rows: dict[str, int] = {}
     if old and dry_run:
-        rows = await store.view(lambda tx: _count(tx, kind, old))
+        rows = await store.snapshot(lambda tx: _count(tx, kind, old))
     elif old:
         rows = await store.write(lambda tx: _delete(tx, kind, old))
     if last is not None:

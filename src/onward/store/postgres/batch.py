@@ -32,6 +32,7 @@ _TRIES = 5
 _FIRST_WRITES = {"onward_effect_pkey"}
 """Keys of rows that another statement may insert after this one has looked for them."""
 
+_OWNED = ("run", "fence", "worker")
 _NO_MOVE = (None,) * len(Move._fields)
 _NO_OWNER = (None,) * len(RunOwner._fields)
 _OWNED_START = (
@@ -44,7 +45,9 @@ _ALIKE = frozenset({"attempt", "kind", "name", "state"})
 """Fields of a record that are never null, and mostly the same in a whole batch."""
 
 
-_FENCE = frozenset({"fence"})
+_OWNER = frozenset({"fence", "worker"})
+"""Fields of a commit that are never null, and mostly the same in a whole batch."""
+_WORKER = frozenset({"worker"})
 
 
 def _columns(
@@ -134,20 +137,21 @@ _STARTS = _Owned("c_", NewRun._fields)
 _CACHED = _Owned("k_", CacheWrite._fields)
 
 
-async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
+async def write(tx: PostgresTx, batch: Batch) -> Written:
     """Write a batch of owners' commits and return the fate of each.
 
     A run that could be written and was not has met another statement on its row, probably our own
     whose reply was lost: it is sent again. So is everything when another statement
     was first to insert a row of the ledger.
     """
-    answer = _Answer()
+    workers = batch.workers
+    answer = _Answer(workers)
     left = batch.runs
     for _ in range(_TRIES):
         records = [record for commit in left.values() for record in commit.latest_records()]
-        statement, given = _arrays(list(left.values()), records)
+        statement, given = _arrays(list(left.values()), records, workers)
         try:
-            rows = await tx.fetch(statement, worker=worker, **_write_out(given))
+            rows = await tx.fetch(statement, **_write_out(given))
         except asyncpg.UniqueViolationError as conflict:
             if conflict.constraint_name not in _FIRST_WRITES:
                 raise
@@ -165,7 +169,8 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
 class _Answer:
     """The answers to a batch, from as many statements as it took."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: Mapping[str, str]) -> None:
+        self._workers = workers
         self.fates: dict[str, Fate] = {}
         self.earlier: dict[RecordKey, Instant] = {}
         self._at: Instant = 0
@@ -179,15 +184,16 @@ class _Answer:
         Returns:
             The commits that an earlier statement may have written, at a time of its own.
         """
-        _, _, _, _, _, leased, queues, self._at, recorded = rows[0]
+        queues, self._at, recorded = rows[0][-3:]
         self._queues.update(queues or ())
         fates = dict.fromkeys(sent, Fate.DONE)
         missed: list[Commit] = []
-        for uid, state, fence, inbox, was_refused, *_ in rows[1:]:
+        for uid, state, fence, inbox, worker, was_refused, leased, *_ in rows[1:]:
             commit = sent[uid]
             missed.append(commit)
-            row = None if state is None else Row(RunState(state), fence, inbox)
-            wanted = Write(commit.fence, commit.move is not None, commit.seen)
+            row = None if state is None else Row(RunState(state), fence, inbox, worker)
+            moves = commit.move is not None
+            wanted = Write(commit.fence, moves, commit.seen, self._workers[uid])
             fates[uid] = fate(row, wanted, leased=leased)
             if fates[uid] is Fate.DONE and row is not None and row.state is RunState.RUNNING:
                 if was_refused:
@@ -211,14 +217,16 @@ class _Answer:
         return Written(self.fates, self._at, frozenset(self._queues), self.earlier)
 
 
-def _arrays(commits: list[Commit], records: list[NewRecord]) -> tuple[str, dict[str, Any]]:
+def _arrays(
+    commits: list[Commit], records: list[NewRecord], workers: Mapping[str, str]
+) -> tuple[str, dict[str, Any]]:
     """Return the statement that writes these, and its arrays."""
     written = _columns("r_", NewRecord._fields, records, _ALIKE)
     if all(commit.is_plain for commit in commits):
-        owners = [(commit.run, commit.fence) for commit in commits]
-        return "commit_records", written | _columns("", ("run", "fence"), owners, _FENCE)
-    moves = [(c.run, c.fence, *(c.move or _NO_MOVE)) for c in commits]
-    written |= _columns("", ("run", "fence", *Move._fields), moves)
+        owners = [(commit.run, commit.fence, workers[commit.run]) for commit in commits]
+        return "commit_records", written | _columns("", _OWNED, owners, _OWNER)
+    moves = [(c.run, c.fence, workers[c.run], *(c.move or _NO_MOVE)) for c in commits]
+    written |= _columns("", (*_OWNED, *Move._fields), moves, _WORKER)
     written |= _MESSAGES.columns((c.run, c.messages) for c in commits)
     written |= _STARTS.columns((c.run, c.starts) for c in commits)
     if all(commit.attached is NOTHING_ATTACHED for commit in commits):

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.core.lease import GAPS_A_LEASE
 from onward.errors import StoreUnusable, Unavailable
 from onward.model.health import StoreHealth, TableHealth
+from onward.model.workers import RenewedLease
 from onward.store.caller_writes import CallerWrites
-from onward.store.database import Capabilities
-from onward.store.hints import HintBus
-from onward.store.migrations import missing
 from onward.store.postgres import batch, claim, pipeline_batch
-from onward.store.postgres import pool as pools
 from onward.store.postgres.admission import Home, PostgresAdmission, ServerIdentity
-from onward.store.postgres.listener import Listener, channel_of
-from onward.store.postgres.pool import Pool
-from onward.store.postgres.transaction import PostgresTx
+from onward.store.postgres.connections import PostgresConnections
+from onward.store.postgres.listener import channel_of
+from onward.store.runs.flows import add_queues
 from onward.store.runs.stopping import subjects_of
-from onward.store.statements import Dialect
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
@@ -34,63 +29,69 @@ if TYPE_CHECKING:
     from onward.store.address import PostgresAddress
     from onward.store.database import Tx, Written
     from onward.store.hints import Carrier
+    from onward.store.postgres.listener import Channel
+    from onward.store.postgres.pool import Pool
+    from onward.store.postgres.transaction import PostgresTx
     from onward.store.writing.batch import Batch
 
 T = TypeVar("T")
 
-# What workers and clients do all the time, and what may take long: neither waits for the other.
-MAX_HOT = 6
-MAX_SLOW = 4
 MAX_SWEEP = 500
-_MIGRATION_LOCK = 7_166_273_214  # any number, the same everywhere
 
 
 class PostgresDatabase:
     """A namespace in a Postgres database.
 
-    Renewals have a connection of their own, so that nothing can make them wait; so has listening.
-    Reads and closures, which may be slow, are kept apart from the hot path.
+    Args:
+        address: Where it is.
+        namespace: The namespace.
+        clock: Where time is read; `None` is the server's own clock.
+        shared: The connections of another namespace that is open, which stay that one's.
     """
 
-    def __init__(self, address: PostgresAddress, namespace: str, clock: Clock | None) -> None:
+    def __init__(
+        self,
+        address: PostgresAddress,
+        namespace: str,
+        clock: Clock | None,
+        shared: PostgresConnections | None = None,
+    ) -> None:
+        self._connections = PostgresConnections(address, clock) if shared is None else shared
+        self._is_owner = shared is None
         self.is_private = False
         self.lanes = 2
-        self.capabilities = Capabilities(listen=not address.pooled, prepared=not address.pooled)
-        self.hints = HintBus()
+        self.capabilities = self._connections.capabilities
+        self.hints = self._connections.hints.of(namespace)
         self.carrier: Carrier | None = None
         self.where = str(address)
         self._address = address
         self._namespace = namespace
         self._clock = clock
-        self._dialect = Dialect(postgres=True, schema=address.schema, database_time=clock is None)
-        self._statements = self._dialect.statements()
-        self._hot = Pool(address, MAX_HOT)
-        self._slow = Pool(address, MAX_SLOW)
-        self._renewals = Pool(address, 1)
-        self._listener: Listener | None = None
+        self._hot = self._connections.hot
+        self._slow = self._connections.slow
+        self._channel: Channel | None = None
+        self._queues: set[str] = set()
+        """Queues whose rows are there; they are never deleted."""
         self._place: ServerIdentity | None = None
 
+    def in_namespace(self, namespace: str) -> PostgresDatabase:
+        return PostgresDatabase(self._address, namespace, self._clock, self._connections)
+
     async def open(self) -> None:
-        """Connect, migrate, and begin to listen."""
-        for pool in (self._hot, self._slow, self._renewals):
-            pool.open()
-        try:
-            await self._slow.run(self._migrate, patience=pools.OPEN_SECONDS)
-        except BaseException:  # the caller cannot close what was never opened
-            await self._slow.abandon()
-            raise
-        for pool in (self._hot, self._slow, self._renewals):
-            pool.is_proven = True
-        if self.capabilities.listen:
-            self._listener = Listener(self._address, self._namespace, self.hints)
-            self._listener.start()
+        """Connect, migrate, and begin to listen; a shared connection does this already."""
+        if self._is_owner:
+            await self._connections.open()
+        else:
+            self._slow.check_open()
+        if self._connections.listener is not None:
+            self._channel = self._connections.listener.join(self._namespace, self.hints)
 
     async def close(self) -> None:
-        async with AsyncExitStack() as last:  # all of them, also if this is cancelled half way
-            for pool in (self._hot, self._slow, self._renewals):
-                last.push_async_callback(pool.close)
-            if self._listener is not None:
-                last.push_async_callback(self._listener.close)
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.leave()
+        if self._is_owner:
+            await self._connections.close()
 
     async def write(
         self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, patient: bool = True
@@ -119,7 +120,7 @@ class PostgresDatabase:
     async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         return await self._slow.run(lambda connection: work(self._tx(connection)))
 
-    async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    async def snapshot(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
 
         async def look(connection: Any) -> T:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -127,11 +128,11 @@ class PostgresDatabase:
 
         return await self._slow.run(look)
 
-    async def commit(self, worker: str, writes: Batch) -> Written:
+    async def commit(self, writes: Batch) -> Written:
         if not pipeline_batch.has_pipelines(writes):
-            return await self._single(lambda tx: batch.write(tx, worker, writes), splits=True)
+            return await self._single(lambda tx: batch.write(tx, writes), splits=True)
         return await self._transact(
-            lambda tx: pipeline_batch.write(tx, worker, writes), self._hot, splits=True
+            lambda tx: pipeline_batch.write(tx, writes), self._hot, splits=True
         )
 
     async def start(self, starts: Sequence[Start]) -> Sequence[Started | LeaseLost]:
@@ -170,11 +171,28 @@ class PostgresDatabase:
             flow = await claim.choose_limited(tx, wanted) if wanted.limited else None
             return await claim.claim(tx, wanted, flow)
 
-        if wanted.limited:
-            return await self._transact(work, self._hot)
-        return await self._single(work)
+        if not wanted.limited:
+            return await self._single(work)
+        await self._add_queues(wanted.queues)
+        return await self._transact(work, self._hot)
 
-    async def take_lease(self, worker: str, length: Duration) -> Instant | None:
+    async def _add_queues(self, queues: Iterable[str]) -> None:
+        """Add the rows of queues before a claim locks them.
+
+        A change of limits must see these rows, so that it waits for the claims that lock them.
+        """
+        new = set(queues) - self._queues
+        if new:
+            await self._single(lambda tx: add_queues(tx, new))
+            self._queues |= new
+
+    async def take_lease(
+        self,
+        worker: str,
+        length: Duration,
+        *,
+        is_remote: bool = False,  # noqa: ARG002 - all leases end by time alone here
+    ) -> Instant | None:
         tries = 0
 
         async def take(tx: PostgresTx) -> Sequence[Sequence[Any]]:
@@ -194,15 +212,21 @@ class PostgresDatabase:
             lambda tx: tx.fetch("renew_lease", worker=worker, length=length, gaps=GAPS_A_LEASE)
         )
 
+    async def renew_leases(self, lengths: Mapping[str, Duration]) -> dict[str, RenewedLease]:
+        workers = sorted(lengths)
+        given = {"worker": workers, "length": [lengths[worker] for worker in workers]}
+        rows = await self._renew(lambda tx: tx.fetch("renew_leases", gaps=GAPS_A_LEASE, **given))
+        return {worker: RenewedLease(until, bool(drains)) for worker, until, drains in rows}
+
     async def drop_lease(self, worker: str) -> None:
         await self._lease(lambda tx: tx.fetch("drop_lease", worker=worker))
 
     def within(self, connection: object, *, waits: bool = True) -> CallerWrites:
-        look = self._statements["place"]
+        look = self._connections.statements["place"]
         channel = channel_of(self._address, self._namespace)
         home = Home(self._address.schema, channel, look, lambda: self._place, self.locate)
         admit = PostgresAdmission(connection, self.where, home, waits=waits)
-        return CallerWrites(admit, self._statements, self._namespace, self._clock)
+        return CallerWrites(admit, self._connections.statements, self._namespace, self._clock)
 
     async def measure(self) -> StoreHealth:
         async def look(tx: Tx) -> StoreHealth:
@@ -236,12 +260,12 @@ class PostgresDatabase:
         """Ring hints here and, where LISTEN works, in other processes."""
         changed = frozenset(subjects)
         self.hints.publish(changed)
-        for carrier in (self._listener, self.carrier):
+        for carrier in (self._channel, self.carrier):
             if carrier is not None:
                 carrier.publish(changed)
 
     def _tx(self, connection: Any) -> PostgresTx:
-        return PostgresTx(connection, self._statements, self._namespace, self.where, self._clock)
+        return self._connections.tx(connection, self._namespace)
 
     async def _single(
         self, work: Callable[[PostgresTx], Awaitable[T]], *, splits: bool = False
@@ -260,28 +284,12 @@ class PostgresDatabase:
         self, work: Callable[[PostgresTx], Awaitable[Sequence[Sequence[Any]]]]
     ) -> Instant | None:
         """Run a statement about a lease and return the first value of its first row."""
-        rows = await self._renewals.run(lambda connection: work(self._tx(connection)), quick=True)
+        rows = await self._renew(work)
         return rows[0][0] if rows else None
 
-    async def _migrate(self, connection: Any) -> None:
-        if not missing(await schema_number(connection, self._dialect), self.where):
-            return
-        failpoint("migrate.before")
-        async with connection.transaction():
-            await connection.execute(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-            if not await connection.fetchval("SELECT to_regnamespace($1)", self._address.schema):
-                await connection.execute(f"CREATE SCHEMA {self._address.schema}")
-            for number, text in missing(await schema_number(connection, self._dialect), self.where):
-                for statement in self._dialect.script(text):
-                    await connection.execute(statement)
-                await self._tx(connection).fetch("set_schema", number=number)
-        failpoint("migrate.after")
-
-
-async def schema_number(connection: Any, dialect: Dialect) -> int:
-    """Return the number of the schema in this database; 0 if there is none."""
-    table = f"{dialect.schema}.onward_meta"
-    if await connection.fetchval("SELECT to_regclass($1)", table) is None:
-        return 0
-    rows = await connection.fetch(dialect.statements()["schema"].sql)
-    return int(rows[0][0]) if rows else 0
+    async def _renew(
+        self, work: Callable[[PostgresTx], Awaitable[Sequence[Sequence[Any]]]]
+    ) -> Sequence[Sequence[Any]]:
+        """Run a statement about leases on the connection that is kept for them."""
+        renewals = self._connections.renewals
+        return await renewals.run(lambda connection: work(self._tx(connection)), quick=True)

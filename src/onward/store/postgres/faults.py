@@ -35,7 +35,7 @@ _SET_UP = {
 }
 _NOW = {
     "08P01": "refused the connection",
-    "25006": "is read-only, as a standby is",
+    "25006": "is read-only, like a standby",
     "25P03": "ended a transaction that this process left idle",
     "53100": "has no space left on its disk",
     "53300": "has no free connection",

@@ -8,14 +8,14 @@ from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import RunState
 from onward.store.pipelines.writing import attach, examine
 from onward.store.postgres import batch
-from onward.store.writing.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from onward.model.commits import Commit
     from onward.store.database import Written
     from onward.store.postgres.transaction import PostgresTx
+    from onward.store.writing.batch import Batch
 
 
 def has_pipelines(writes: Batch) -> bool:
@@ -26,30 +26,32 @@ def has_pipelines(writes: Batch) -> bool:
     )
 
 
-async def write(tx: PostgresTx, worker: str, writes: Batch) -> Written:
+async def write(tx: PostgresTx, writes: Batch) -> Written:
     """Write a batch of owners' commits, in a transaction, and return the fate of each."""
     commits = list(writes.runs.values())
     effects = sorted({effect.key for c in commits for effect in c.attached.effects})
     if effects:
         await tx.fetch("lock_effects", keys=effects)
-    leased = await tx.leased(worker)
+    workers = sorted(set(writes.workers.values()))
+    leased = {row[0] for row in await tx.fetch("leased_workers", workers=workers)}
     await tx.lock(_changed_runs(commits))
     attached = [commit for commit in commits if commit.attached.pipeline is not None]
     uids = tx.array(commit.run for commit in attached)
     rows = {
-        uid: Row(RunState(state), fence, inbox)
-        for uid, state, fence, inbox in await tx.fetch("run_fences", uids=uids)
+        uid: Row(RunState(state), *rest)
+        for uid, state, *rest in await tx.fetch("run_fences", uids=uids)
     }
-    fates = {commit.run: _fate(commit, rows.get(commit.run), leased=leased) for commit in attached}
+    fates = {
+        commit.run: _fate(commit, rows.get(commit.run), writes.workers[commit.run], leased)
+        for commit in attached
+    }
     own = [
         commit
         for commit in attached
         if fates[commit.run] is Fate.DONE and rows[commit.run].state is RunState.RUNNING
     ]
     seen = await examine(tx, own)
-    left = Batch()
-    left.runs = {run: commit for run, commit in writes.runs.items() if run not in seen.refused}
-    written = await batch.write(tx, worker, left)
+    written = await batch.write(tx, writes.without(seen.refused))
     await attach(
         tx,
         [
@@ -62,9 +64,9 @@ async def write(tx: PostgresTx, worker: str, writes: Batch) -> Written:
     return written
 
 
-def _fate(commit: Commit, row: Row | None, *, leased: bool) -> Fate:
-    wanted = Write(commit.fence, commit.move is not None, commit.seen)
-    return fate(row, wanted, leased=leased)
+def _fate(commit: Commit, row: Row | None, worker: str, leased: Container[str]) -> Fate:
+    wanted = Write(commit.fence, commit.move is not None, commit.seen, worker)
+    return fate(row, wanted, leased=worker in leased)
 
 
 def _changed_runs(commits: Iterable[Commit]) -> set[str]:

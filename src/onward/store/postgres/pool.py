@@ -96,6 +96,7 @@ class Pool:
         self._size = size
         self._free: list[Any] = []
         self._places = asyncio.Semaphore(size)
+        self._in_line: set[asyncio.Timeout] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_open = False
         self._pid = os.getpid()
@@ -132,11 +133,19 @@ class Pool:
             NotOpen: the pool is not open.
             Unavailable: it did not succeed for as long as `patience`.
         """
+        self.check_open()
+        seconds = PATIENCE_SECONDS if patience is None else patience
+        return await self._shielded(self._insist(work, seconds, quick=quick, splits=splits))
+
+    def check_open(self) -> None:
+        """Check that work is accepted in this process.
+
+        Raises:
+            NotOpen: it is not.
+        """
         if not self._is_open:
             raise NotOpen(str(self._address))
         check_process(self._pid, str(self._address))
-        seconds = PATIENCE_SECONDS if patience is None else patience
-        return await self._shielded(self._insist(work, seconds, quick=quick, splits=splits))
 
     async def close(self) -> None:
         """Wait for work in flight, then close all connections."""
@@ -219,24 +228,40 @@ class Pool:
                 connection.terminate()
                 raise
             self._put_back(connection)
+            self._extend_waits()
             return result
 
     @asynccontextmanager
     async def _place(self, end: float) -> AsyncIterator[None]:
         """Reserve one of the connections."""
         if self._places.locked():
-            try:
-                async with asyncio.timeout_at(end):
-                    await self._places.acquire()
-            except TimeoutError:
-                fact = f"is busy: all {self._size} connections of the pool are in use"
-                raise Unavailable(str(self._address), fact) from None
+            await self._wait_in_line(end)
         else:
             await self._places.acquire()
         try:
             yield
         finally:
             self._places.release()
+
+    async def _wait_in_line(self, end: float) -> None:
+        """Wait for a connection until `end`, and longer while the server answers others."""
+        clock = asyncio.timeout_at(end)
+        self._in_line.add(clock)
+        try:
+            async with clock:
+                await self._places.acquire()
+        except TimeoutError:
+            fact = f"is busy: all {self._size} connections of the pool are in use"
+            raise Unavailable(str(self._address), fact) from None
+        finally:
+            self._in_line.discard(clock)
+
+    def _extend_waits(self) -> None:
+        """Give those in line more time: the server has just answered, so it is not away."""
+        later = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        for clock in self._in_line:
+            if not clock.expired() and (clock.when() or 0) < later:
+                clock.reschedule(later)
 
     # --- silence ---------------------------------------------------------------------------------
 

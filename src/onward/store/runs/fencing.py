@@ -28,6 +28,6 @@ async def check_owner(tx: Tx, owner: RunOwner | None, others: Iterable[str] = ()
     await tx.lock([owner.run, *others])
     rows = await tx.fetch("run_by_uid", uid=owner.run)
     run = RunRow._make(rows[0]) if rows else None
-    row = None if run is None else Row(RunState(run.state), run.fence, run.inbox)
-    if fate(row, Write(owner.fence), leased=leased) is not Fate.DONE:
+    row = None if run is None else Row(RunState(run.state), run.fence, run.inbox, run.worker)
+    if fate(row, Write(owner.fence, worker=owner.worker), leased=leased) is not Fate.DONE:
         raise LeaseLost(owner.run)

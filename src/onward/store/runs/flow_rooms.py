@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from onward.core.flow import BEGUN, NEW, Candidate, FlowId, FlowKind, Hold, room_of
 from onward.model.flow import EVERY_KEY, FlowRow, in_force, read_starts
 from onward.store.runs.flow_lanes import UsualLimit
+from onward.store.runs.flows import add_queues
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +40,10 @@ class FlowRooms:
     async def lock(self) -> None:
         """Lock the rows of the queues and workflows of this claim."""
         await self._read_rows()
-        queues = (FlowId(FlowKind.QUEUE, queue) for queue in self._wanted.queues)
-        missing = [flow for flow in queues if flow not in self.rows]
-        for flow in missing:
-            await self._tx.fetch("add_flow", kind=str(flow.kind), scope="", name=flow.name)
+        queues = self._wanted.queues
+        missing = [name for name in queues if FlowId(FlowKind.QUEUE, name) not in self.rows]
         if missing:
+            await add_queues(self._tx, missing)
             await self._read_rows()
 
     async def _read_rows(self) -> None:

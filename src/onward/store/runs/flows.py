@@ -15,7 +15,7 @@ from onward.model.flow import FlowRow
 from onward.store.runs.fencing import check_owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from onward.core.flow import FlowId
     from onward.core.instant import Duration
@@ -37,9 +37,12 @@ async def change_flow(
     """
     await check_owner(tx, owner)
     where = {"kind": str(flow.kind), "scope": flow.scope, "name": flow.name}
+    # A claim locks the rows of its queues before it reads other limits, so it either waits for this
+    # change or knows nothing of the runs that are started after it.
     if flow.kind is FlowKind.KEY:
-        # A claim with the limits from before must not write when the next start may be after this.
         await tx.fetch("flow_of", kind=str(FlowKind.QUEUE), scope="", name=flow.scope)
+    elif flow.kind is FlowKind.WORKFLOW:
+        await tx.fetch("lock_queues")
     await tx.fetch("add_flow", **where)
     [row] = await tx.fetch("flow_of", **where)
     before = FlowRow._make(row)
@@ -55,6 +58,12 @@ async def change_flow(
     if after.limits.hold is Hold.OPEN and before.limits.hold is not Hold.OPEN:
         await tx.fetch("hold_begun", **where)
     return after
+
+
+async def add_queues(tx: Tx, queues: Iterable[str]) -> None:
+    """Add the rows of queues that have none."""
+    for queue in sorted(queues):
+        await tx.fetch("add_flow", kind=str(FlowKind.QUEUE), scope="", name=queue)
 
 
 async def is_declared(tx: Tx, flow: FlowId, limits: DeclaredLimits) -> bool:

@@ -147,7 +147,7 @@ class Reads:
 
     async def counts(self, limit: int = MAX_COUNT) -> dict[str, int]:
         """Return how many runs are in each state that has any, counting up to a limit."""
-        return await self.view(lambda tx: counts(tx, limit))
+        return await self.snapshot(lambda tx: counts(tx, limit))
 
     async def list_runs(
         self, sought: RunQuery = ANY_RUN, *, limit: int = 100, before: str | None = None
@@ -156,7 +156,7 @@ class Reads:
 
         A list may take several statements, between which runs change their state.
         """
-        return await self.view(lambda tx: listed(tx, sought, limit, before))
+        return await self.snapshot(lambda tx: listed(tx, sought, limit, before))
 
     async def count_started_by_runs(self, sought: RunQuery, limit: int) -> int:
         """Count the matching runs that other runs have started, up to a limit."""
@@ -165,7 +165,7 @@ class Reads:
 
     async def count_runs(self, sought: RunQuery, limit: int) -> int:
         """Count the runs that match, up to a limit."""
-        return await self.view(lambda tx: count_runs(tx, sought, limit))
+        return await self.snapshot(lambda tx: count_runs(tx, sought, limit))
 
     async def is_discarded(self, uid: str) -> bool:
         """Return whether a run was discarded as a dead letter."""
@@ -210,7 +210,7 @@ class Reads:
 
     async def unserved(self, limit: int = 100) -> list[Unserved]:
         """Return runs that no worker executes and no live one can take, and why."""
-        return await self.view(lambda tx: unserved(tx, limit))
+        return await self.snapshot(lambda tx: unserved(tx, limit))
 
     async def why_unserved(self, run: RunRow) -> str | None:
         """Return why no live worker can take a run; None if one can."""
@@ -289,6 +289,10 @@ class Reads:
         rows = await self.read(lambda tx: tx.fetch("list_workers", gone=int(gone)))
         return [WorkerRow._make(row) for row in rows]
 
+    async def workers_to_drain(self) -> set[str]:
+        """Return the workers that are to take no more runs and have not left."""
+        return {row[0] for row in await self.read(lambda tx: tx.fetch("workers_to_drain"))}
+
     async def served_queues(self) -> set[str]:
         """Return the queues that live workers serve."""
         rows = await self.read(lambda tx: tx.fetch("live_queues"))
@@ -300,9 +304,9 @@ class Reads:
         """Run `work`, which only reads."""
         return await self.database.read(work)
 
-    async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    async def snapshot(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work`, which only reads, with all its statements seeing one snapshot."""
-        return await self.database.view(work)
+        return await self.database.snapshot(work)
 
     async def _one(self, statement: str, **given: str) -> Sequence[Any]:
         """Return the row of a run; a key that no database could store is not found."""

@@ -71,14 +71,14 @@ async def _prune_runs(
     store: Store, keep: Retention, position: Position | None, *, dry_run: bool
 ) -> PruneBatch:
     if dry_run:
-        return await store.view(lambda tx: _count(tx, keep, position or _START))
+        return await store.snapshot(lambda tx: _count(tx, keep, position or _START))
     rows = await _delete(store)
     if sum(rows.values()) >= MAX_ROWS:
         return PruneBatch(rows, position or _START)  # first what is marked
-    tops, following = await store.view(lambda tx: _ended(tx, keep, position or _START))
+    tops, following = await store.snapshot(lambda tx: _ended(tx, keep, position or _START))
     marked = 0
     if tops:
-        found = await store.view(lambda tx: _deletable(tx, tops, keep))
+        found = await store.snapshot(lambda tx: _deletable(tx, tops, keep))
         if found:
             marked = await store.write(lambda tx: _mark(tx, found, keep))
     if following is None and (marked or rows):

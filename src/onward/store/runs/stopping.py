@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.model.messages import NewMessage, SentMessage
-    from onward.model.runs import ClaimedRun, Move
+    from onward.model.runs import Move, RunOwner
     from onward.store.database import Tx
 
 
@@ -43,11 +43,11 @@ async def stop(
 
 
 async def give_up(
-    tx: Tx, worker: str, run: ClaimedRun, move: Move, code: str | None = None
+    tx: Tx, by: RunOwner, move: Move, code: str | None = None
 ) -> tuple[bool, set[str]]:
     """End a run under the claim of a worker, and return whether that claim still holds."""
-    claim = {"uid": run.uid, "worker": worker, "fence": run.fence}
-    if not (await tx.leased(worker) and await tx.fetch("is_owned", **claim)):
+    claim = {"uid": by.run, "worker": by.worker, "fence": by.fence}
+    if not (await tx.leased(by.worker) and await tx.fetch("is_owned", **claim)):
         return False, set()
     how = ForcedEnd(
         move.state,
@@ -57,7 +57,7 @@ async def give_up(
         failed_step=move.failed_step,
         code=code,
     )
-    _, subjects = await _stop(tx, run.uid, how)
+    _, subjects = await _stop(tx, by.run, how)
     return True, subjects
 
 

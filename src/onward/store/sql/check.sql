@@ -38,22 +38,22 @@ SELECT uid, size FROM (SELECT uid, seq + inbox AS size FROM onward_run
 ORDER BY 1;
 
 -- name: check_owner
--- a running run has a worker and a fence, any other has no worker
+-- a running run has a worker and a fence, and any other run has no worker
 SELECT r.uid FROM {checked}
 WHERE (r.state = 'running') <> (r.worker IS NOT NULL AND r.fence > 0);
 
 -- name: check_ready_is_due
--- a run that is ready was due when it became so
+-- a ready run was due when it became ready
 SELECT r.uid FROM {checked}
 WHERE r.state = 'ready' AND r.due > r.updated_at;
 
 -- name: check_end
--- a run has an end time if and only if it is over
+-- a run has an end time if and only if it has ended
 SELECT r.uid FROM {checked}
 WHERE (r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out')) <> (r.finished_at IS NOT NULL);
 
 -- name: check_data
--- a run has a row of data
+-- a run has a data row
 SELECT r.uid FROM {checked}
 WHERE (SELECT 1 FROM onward_run_data d WHERE d.namespace = r.namespace AND d.uid = r.uid) IS NULL;
 
@@ -72,12 +72,12 @@ WHERE r.state = 'paused' AND r.reason IS NULL
            WHERE h.namespace = r.namespace AND h.run = r.uid AND h.state = 'open' LIMIT 1) IS NULL;
 
 -- name: check_held
--- no pause holds a run that is over
+-- no pause holds a run that has ended
 SELECT r.uid FROM {checked}
 WHERE r.held_by <> '' AND r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out');
 
 -- name: check_record_end
--- a record has a closing time if and only if it is closed, and only a closed one has a position
+-- a record has a closing time if and only if it is closed, and only a closed record has a position
 SELECT h.run FROM {checked_records}
 WHERE (h.state = 'open') = (h.closed_at IS NOT NULL) OR h.state = 'open' AND h.seq IS NOT NULL;
 
@@ -87,7 +87,7 @@ SELECT h.run FROM {checked_records}
 WHERE h.kind = 'clock' AND h.seq IS NULL;
 
 -- name: check_positions
--- the positions in a history are used once each and have no gaps
+-- each position in a history is used once, and there are no gaps
 SELECT h.run FROM {checked_records}
 WHERE h.seq IS NOT NULL
 GROUP BY h.run
@@ -100,13 +100,13 @@ WHERE true
 GROUP BY h.run, h.identity HAVING min(h.attempt) <> 1 OR max(h.attempt) <> count(*);
 
 -- name: check_inbox
--- no message has a number beyond the count of its run
+-- no message has a number above the message count of its run
 SELECT i.run FROM {checked}
 CROSS JOIN onward_inbox i ON i.namespace = r.namespace AND i.run = r.uid
 WHERE i.seq > r.inbox OR i.seq < 1;
 
 -- name: check_message_taken_once
--- a message closes at most one record, and that message is there
+-- a message closes at most one record, and the message exists
 SELECT h.run FROM {checked_records}
 WHERE h.message IS NOT NULL AND (
     SELECT 1 FROM onward_inbox i
@@ -117,24 +117,24 @@ WHERE h.message IS NOT NULL
 GROUP BY h.run, h.message HAVING count(*) > 1;
 
 -- name: check_parent
--- a child's parent is there
+-- the parent of a child exists
 SELECT r.uid FROM {checked}
 WHERE r.parent IS NOT NULL AND (
     SELECT 1 FROM onward_run p WHERE p.namespace = r.namespace AND p.uid = r.parent) IS NULL;
 
 -- name: check_bound
--- a run that is cancel_with_parent has a parent
+-- a run with cancel_with_parent has a parent
 SELECT r.uid FROM {checked}
 WHERE r.cancel_with_parent <> 0 AND r.parent IS NULL;
 
 -- name: check_run_attempt
--- the attempts of a run are counted from one, and only a retry is a later one
+-- the attempts of a run are counted from one, and only a retry has a higher number
 SELECT r.uid FROM {checked}
 WHERE r.attempt < 1
    OR r.attempt > 1 AND (r.link IS NULL OR r.link <> 'retry_of' OR r.origin IS NULL);
 
 -- name: check_followed
--- a run that is followed under its own id is over, and not the newest
+-- a run that another run follows under the same id has ended, and is not the newest
 SELECT r.uid FROM {checked}
 WHERE (r.newest <> 0 OR r.state NOT IN ('succeeded', 'failed', 'cancelled', 'timed_out'))
   AND (SELECT 1 FROM onward_run f INDEXED BY onward_run_follows
@@ -142,7 +142,7 @@ WHERE (r.newest <> 0 OR r.state NOT IN ('succeeded', 'failed', 'cancelled', 'tim
          AND f.id = r.id LIMIT 1) IS NOT NULL;
 
 -- name: check_tip
--- a run that is not the newest of its id is followed under it
+-- a run that is not the newest with its id is followed by another run under that id
 SELECT r.uid FROM {checked}
 WHERE r.newest = 0
   AND (SELECT 1 FROM onward_run f INDEXED BY onward_run_follows
@@ -150,7 +150,7 @@ WHERE r.newest = 0
          AND f.id = r.id LIMIT 1) IS NULL;
 
 -- name: check_chain
--- a run is followed at most once, forks aside
+-- at most one run follows a run, apart from forks
 SELECT DISTINCT r.follows FROM {checked}
 WHERE r.follows IS NOT NULL AND r.link <> 'forked_from'
   AND (SELECT count(*) FROM onward_run f INDEXED BY onward_run_follows
@@ -158,7 +158,7 @@ WHERE r.follows IS NOT NULL AND r.link <> 'forked_from'
          AND f.link <> 'forked_from') > 1;
 
 -- name: check_effect
--- a row of the ledger has a version, and has been sent if it says that it was
+-- a ledger row has a version, and has an attempt if its state says that it was sent
 SELECT e.key FROM {checked}
 CROSS JOIN onward_effect e INDEXED BY onward_effect_run
     ON e.namespace = r.namespace AND e.run = r.uid AND e.run IS NOT NULL
@@ -166,7 +166,7 @@ WHERE e.version < 1
    OR e.state NOT IN ('planned', 'failed', 'skipped', 'withdrawn') AND e.attempt < 1;
 
 -- name: check_effect_planned
--- a run that is over has no planned effects: it has withdrawn them
+-- a run that has ended has no planned effects, because they were withdrawn
 SELECT e.key FROM {checked}
 CROSS JOIN onward_effect e INDEXED BY onward_effect_run
     ON e.namespace = r.namespace AND e.run = r.uid AND e.run IS NOT NULL

@@ -2,7 +2,7 @@
 -- table are read. See check.sql.
 
 -- name: check_orphan_data
--- a row of data belongs to a run
+-- a data row belongs to a run
 SELECT d.uid FROM (
     SELECT namespace, uid FROM onward_run_data
     WHERE namespace = :namespace ORDER BY uid DESC LIMIT CAST(:limit AS BIGINT)) d
@@ -23,7 +23,7 @@ SELECT DISTINCT i.run FROM (
 WHERE (SELECT 1 FROM onward_run r WHERE r.namespace = i.namespace AND r.uid = i.run) IS NULL;
 
 -- name: check_orphan_effect
--- a row of the ledger belongs to a run
+-- a ledger row belongs to a run
 SELECT e.key FROM (
     SELECT namespace, key, run FROM onward_effect INDEXED BY onward_effect_run
     WHERE namespace = :namespace AND run IS NOT NULL
@@ -31,7 +31,7 @@ SELECT e.key FROM (
 WHERE (SELECT 1 FROM onward_run r WHERE r.namespace = e.namespace AND r.uid = e.run) IS NULL;
 
 -- name: check_delivery
--- a delivery has an event, and one that is reserved has a run that is there
+-- a delivery has an event, and a reserved delivery has a run that exists
 SELECT d.event FROM (
     SELECT namespace, event, state, run FROM onward_delivery
     WHERE namespace = :namespace ORDER BY handler DESC, event DESC LIMIT CAST(:limit AS BIGINT)) d
@@ -52,7 +52,7 @@ WHERE r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out')
          AND h.blocked_by = d.run) IS NULL;
 
 -- name: check_delivery_work
--- what is pending for a handler and a key was counted as work for it
+-- an event that is pending for a handler and a key was counted as work for them
 SELECT d.event FROM (
     SELECT namespace, handler, key, event FROM onward_delivery INDEXED BY onward_delivery_pending
     WHERE namespace = :namespace AND state = 'pending' LIMIT CAST(:limit AS BIGINT)) d
@@ -61,7 +61,7 @@ WHERE (SELECT 1 FROM onward_handler h
          AND h.published > 0) IS NULL;
 
 -- name: check_lane
--- one run of a lane is open at a time
+-- only one run of a lane is open at a time
 SELECT lane FROM (
     SELECT lane FROM onward_run
     WHERE namespace = :namespace AND lane IS NOT NULL
@@ -70,7 +70,7 @@ SELECT lane FROM (
 GROUP BY lane HAVING count(*) > 1;
 
 -- name: check_subscription
--- a subscription has counted all its events that were consumed and skipped
+-- a subscription has counted all of its consumed and skipped events
 SELECT s.handler FROM onward_subscription s
 WHERE s.namespace = :namespace AND (
     s.consumed < (SELECT count(*) FROM (
@@ -95,7 +95,7 @@ WHERE i.open <> (
       AND d.state IN ('pending', 'reserved'));
 
 -- name: check_slot
--- a slot has one disposition, and its schedule has got as far as that unless the slot has a run
+-- a slot has one disposition, and its schedule has advanced to that slot unless the slot has a run
 SELECT s.schedule FROM (
     SELECT namespace, schedule, at, until, slots, timing FROM onward_slot INDEXED BY onward_slot_newest
     WHERE namespace = :namespace

@@ -28,6 +28,9 @@ SELECT {flow_columns} FROM onward_flow
 WHERE namespace = :namespace AND kind = :kind AND scope = :scope AND name = :name
 FOR UPDATE;
 
+-- name: lock_queues
+SELECT name FROM onward_flow WHERE namespace = :namespace AND kind = 'queue' ORDER BY name FOR UPDATE;
+
 -- name: flows_of
 SELECT {flow_columns} FROM onward_flow
 WHERE namespace = :namespace AND kind = :kind AND scope = :scope

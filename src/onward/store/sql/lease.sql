@@ -25,6 +25,13 @@ RETURNING worker;
 SELECT renewed_at + length FROM onward_lease WHERE namespace = :namespace AND worker = :worker
 FOR KEY SHARE;
 
+-- name: leased_workers
+-- Those of some workers that have their leases, locked in the order of the names.
+SELECT l.worker FROM json_each(:workers) j
+CROSS JOIN onward_lease l ON l.namespace = :namespace AND l.worker = j.value
+WHERE true
+FOR KEY SHARE;
+
 -- name: clip_leases
 -- Leases that were renewed by a clock which was ahead count from now.
 UPDATE onward_lease SET renewed_at = :now, steady_since = :now

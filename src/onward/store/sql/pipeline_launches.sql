@@ -4,8 +4,8 @@
 h.handler, h.key, h.kind, h.lane, h.queue, h.published, h.next_id, h.next_slot,
 h.wake_at IS NOT NULL AND h.wake_at <= :now AS is_woken,
 (SELECT min((SELECT e.created_at FROM onward_event e
-             WHERE e.namespace = h.namespace AND e.topic = s.topic AND e.seq = (
-                 SELECT d.seq FROM onward_delivery d INDEXED BY onward_delivery_pending
+             WHERE e.namespace = h.namespace AND e.uid = (
+                 SELECT d.event FROM onward_delivery d INDEXED BY onward_delivery_pending
                  WHERE d.namespace = h.namespace AND d.handler = h.handler AND d.topic = s.topic
                    AND d.key = h.key AND d.state = 'pending'
                  ORDER BY d.seq LIMIT 1)))

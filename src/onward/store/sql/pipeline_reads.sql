@@ -40,10 +40,11 @@ SELECT s.handler,
             WHERE d.namespace = s.namespace AND d.handler = s.handler AND d.topic = s.topic
               AND d.state = 'pending' LIMIT :limit) c) AS pending,
        (SELECT e.created_at FROM onward_event e
-        WHERE e.namespace = s.namespace AND e.topic = s.topic AND e.seq = (
-            SELECT min(d.seq) FROM onward_delivery d INDEXED BY onward_delivery_pending
+        WHERE e.namespace = s.namespace AND e.uid = (
+            SELECT d.event FROM onward_delivery d INDEXED BY onward_delivery_pending
             WHERE d.namespace = s.namespace AND d.handler = s.handler AND d.topic = s.topic
-              AND d.state = 'pending')) AS oldest,
+              AND d.state = 'pending'
+            ORDER BY d.seq LIMIT 1)) AS oldest,
        :now AS now
 FROM onward_subscription s
 WHERE s.namespace = :namespace AND s.topic = :topic;

@@ -2,7 +2,7 @@
 -- topics, deliveries, inputs.
 
 -- name: run_fences
-SELECT r.uid, r.state, r.fence, r.inbox FROM json_each(:uids) j
+SELECT r.uid, r.state, r.fence, r.inbox, r.worker FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value;
 
 -- name: state_versions
@@ -19,9 +19,13 @@ CROSS JOIN onward_delivery d
 FOR UPDATE;
 
 -- name: reserve_deliveries
+-- Found one by one: otherwise Postgres may read all that is pending.
 UPDATE onward_delivery SET state = 'reserved', run = :run, updated_at = :now
-WHERE namespace = :namespace AND handler = :handler AND state = 'pending'
-  AND event IN (SELECT value FROM json_each(:events));
+WHERE (namespace, handler, event) IN (
+    SELECT d.namespace, d.handler, d.event FROM json_each(:events) u
+    CROSS JOIN onward_delivery d
+        ON d.namespace = :namespace AND d.handler = :handler AND d.event = u.value
+    WHERE d.state = 'pending');
 
 -- name: set_origin
 UPDATE onward_run SET origin = :origin WHERE namespace = :namespace AND uid = :run;

@@ -1,10 +1,16 @@
--- What operators see of workers.
+-- What operators see of workers, and the key that each has joined with.
 
 -- name: register_worker
 INSERT INTO onward_worker (
-    namespace, worker, host, pid, version, queues, tags, names, schedules, slots, started_at)
-VALUES (:namespace, :worker, :host, :pid, :version, :queues, :tags, :names, :schedules, :slots, :now)
-ON CONFLICT (namespace, worker) DO UPDATE SET left_at = NULL, names = excluded.names;
+    namespace, worker, host, pid, version, queues, tags, names, schedules, slots, key_id, started_at)
+VALUES (:namespace, :worker, :host, :pid, :version, :queues, :tags, :names, :schedules, :slots, :key_id,
+    :now)
+ON CONFLICT (namespace, worker) DO UPDATE SET left_at = NULL, names = excluded.names
+WHERE onward_worker.key_id = excluded.key_id
+RETURNING worker;
+
+-- name: key_of_worker
+SELECT key_id FROM onward_worker WHERE namespace = :namespace AND worker = :worker;
 
 -- name: unregister_worker
 UPDATE onward_worker SET left_at = :now WHERE namespace = :namespace AND worker = :worker;
@@ -26,6 +32,10 @@ ORDER BY w.started_at DESC, w.worker;
 UPDATE onward_worker SET draining = 1
 WHERE namespace = :namespace AND worker = :worker AND left_at IS NULL
 RETURNING worker;
+
+-- name: workers_to_drain
+SELECT worker FROM onward_worker
+WHERE namespace = :namespace AND draining = 1 AND left_at IS NULL;
 
 -- name: take_over_drain
 -- An order to drain a worker holds for the one that takes its place, under a new id.
@@ -72,3 +82,10 @@ DELETE FROM onward_worker
 WHERE namespace = :namespace AND worker = :worker AND left_at < :now - :kept AND NOT EXISTS (
     SELECT 1 FROM onward_lease l WHERE l.namespace = :namespace AND l.worker = :worker)
 RETURNING worker;
+
+-- name: owned_parents
+-- Those of some runs that are assigned to a worker, with what their ends are reported to.
+SELECT r.uid, r.fence, r.parent, r.parent_identity
+FROM json_each(:uids) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
+WHERE r.state = 'running' AND r.worker = :worker;

@@ -30,21 +30,25 @@ if TYPE_CHECKING:
     from onward.store.writing.batch import Batch
 
 
-async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
+async def write(tx: SqliteTx, batch: Batch) -> Written:
     """Write a batch of owners' commits and return the fate of each."""
-    leased = bool(tx.rows("lease_here", worker=worker))
+    workers = batch.workers
+    owners = tx.array(set(workers.values()))
+    leased = {worker for (worker,) in tx.rows("leased_workers", workers=owners)}
     seen, queues = _look(tx, batch)
     fates: dict[str, Fate] = {}
     accepted: list[Commit] = []
     known: set[str] = set()
     done = Fate.DONE  # looked up once: see `core.replay.machine`
     for run, commit in batch.runs.items():
-        if leased and run not in seen:
+        worker = workers[run]
+        if run not in seen and worker in leased:
             fates[run] = done
             accepted.append(commit)
             continue
         row = seen.get(run)
-        answer = fate(row, Write(commit.fence, commit.move is not None, commit.seen), leased=leased)
+        wanted = Write(commit.fence, commit.move is not None, commit.seen, worker)
+        answer = fate(row, wanted, leased=worker in leased)
         # One that is not running was moved by an earlier try of this commit: nothing is left to do.
         if answer is done and row is not None and row.state is RunState.RUNNING:
             pipelines = await examine(tx, [commit])
@@ -57,7 +61,7 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
     is_first = _record(tx, accepted) and len(accepted) == len(fates)
     repeated = () if is_first else [c for c in batch.runs.values() if fates[c.run] is done]
     earlier = await recorded_times(tx, repeated)
-    woken = _write(tx, worker, accepted)
+    woken = _write(tx, accepted)
     await attach(tx, [commit for commit in accepted if commit.run not in known])
     released = {queues[c.run] for c in accepted if c.move is not None and c.move.state == "ready"}
     return Written(fates, tx.now, frozenset(woken | released), earlier)
@@ -72,13 +76,17 @@ def _look(tx: SqliteTx, batch: Batch) -> tuple[dict[str, Row | None], dict[str, 
     watched = [run for run, commit in batch.runs.items() if _is_watched(commit)]
     seen: dict[str, Row | None] = dict.fromkeys(watched)
     queues: dict[str, str] = {}
-    fences = {run: commit.fence for run, commit in batch.runs.items() if run not in seen}
-    if fences:
-        for uid, state, fence, inbox in tx.rows("unexpected_runs", fences=tx.mapping(fences)):
-            seen[uid] = None if state is None else Row(RunState(state), fence, inbox)
+    owners = {
+        run: f"{commit.fence} {batch.workers[run]}"
+        for run, commit in batch.runs.items()
+        if run not in seen
+    }
+    if owners:
+        for uid, state, *rest in tx.rows("unexpected_runs", owners=tx.mapping(owners)):
+            seen[uid] = None if state is None else Row(RunState(state), *rest)
     if watched:
-        for uid, state, fence, inbox, queue in tx.rows("runs_seen", uids=tx.array(watched)):
-            seen[uid] = Row(RunState(state), fence, inbox)
+        for uid, state, *rest, queue in tx.rows("runs_seen", uids=tx.array(watched)):
+            seen[uid] = Row(RunState(state), *rest)
             queues[uid] = queue
     return seen, queues
 
@@ -97,10 +105,10 @@ def _record(tx: SqliteTx, accepted: list[Commit]) -> bool:
     return changed == len(records)
 
 
-def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
+def _write(tx: SqliteTx, accepted: list[Commit]) -> set[str]:
     """Write what was accepted and return the queues of the runs that were sent something."""
     moving = [(commit.run, commit.move) for commit in accepted if commit.move is not None]
-    tx.write_rows("move_run", [(run, *move[:8], *move[-2:]) for run, move in moving], worker=worker)
+    tx.write_rows("move_run", [(run, *move[:8], *move[-2:]) for run, move in moving])
     tx.write_rows(
         "keep_end",
         [
@@ -165,9 +173,9 @@ def _has(tx: SqliteTx, owner: RunOwner) -> bool:
     """Return whether a worker still has a run."""
     leased = bool(tx.rows("lease_here", worker=owner.worker))
     row = None
-    for _, state, fence, inbox, _ in tx.rows("runs_seen", uids=tx.array([owner.run])):
-        row = Row(RunState(state), fence, inbox)
-    return fate(row, Write(owner.fence), leased=leased) is Fate.DONE
+    for _, state, *rest, _ in tx.rows("runs_seen", uids=tx.array([owner.run])):
+        row = Row(RunState(state), *rest)
+    return fate(row, Write(owner.fence, worker=owner.worker), leased=leased) is Fate.DONE
 
 
 def _started(tx: SqliteTx, run: NewRun, made: dict[str, str]) -> Started:

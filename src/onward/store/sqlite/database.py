@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onward.core.lease import GAPS_A_LEASE
 from onward.errors import NotOpen
 from onward.model.health import StoreHealth
+from onward.model.workers import RenewedLease
 from onward.store.caller_writes import CallerWrites
 from onward.store.database import Capabilities
 from onward.store.runs.stopping import subjects_of
@@ -17,14 +18,14 @@ from onward.store.sqlite import batch
 from onward.store.sqlite.admission import SqliteAdmission
 from onward.store.sqlite.claim import claim
 from onward.store.sqlite.connection import check_library, connect
-from onward.store.sqlite.file import File, release, share
+from onward.store.sqlite.file import File, release, share, share_again
 from onward.store.sqlite.files import check_place
 from onward.store.sqlite.library import sqlite3, translate_error
 from onward.system.exiting import call_in_thread
 from onward.system.process import check_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Spawn
@@ -47,7 +48,13 @@ T = TypeVar("T")
 class SqliteDatabase:
     """A namespace in a SQLite database.
 
-    `file` is one that is open already: so a simulation lets many stores share one in memory.
+    Args:
+        address: Where it is.
+        namespace: The namespace.
+        clock: Where time is read.
+        spawn: How threads are started; `None` works in the caller's thread.
+        file: One that is open already: so a simulation lets many stores share one in memory.
+        owner: The database whose file this one shares, for as long as that is open.
     """
 
     def __init__(
@@ -57,35 +64,52 @@ class SqliteDatabase:
         clock: Clock,
         spawn: Spawn | None,
         file: File | None = None,
+        owner: SqliteDatabase | None = None,
     ) -> None:
         self.is_private = address.path is None
         self.lanes = 1
         self.capabilities = Capabilities(listen=False, clock=False)
         self.carrier: Carrier | None = None
         self.where = str(address)
+        self._address = address
         self._path = address.path
         self._namespace = namespace
         self._clock = clock
         self._spawn = spawn
         self._open_file = file
+        self._owner = owner
         self._file: File | None = None
+        self._hints: HintBus | None = None
         self._pid = os.getpid()
         self._next_reader = 0
 
     @property
     def hints(self) -> HintBus:
-        return self._opened().hints
+        self._opened()
+        assert self._hints is not None, "an open database has hints"
+        return self._hints
+
+    def in_namespace(self, namespace: str) -> SqliteDatabase:
+        return SqliteDatabase(self._address, namespace, self._clock, self._spawn, owner=self)
 
     async def open(self) -> None:
         """Open the file, which other stores of this process may have open already."""
+        if self._owner is not None:
+            self._pid = os.getpid()
+            self._use(share_again(self._owner._opened()))
+            return
         check_library()
         self._pid = os.getpid()
         if self._path is not None:
             check_place(self._path)
         try:
-            self._file = await self._share_aside() if self._spawn else self._share()
+            self._use(await self._share_aside() if self._spawn else self._share())
         except sqlite3.Error as error:
             raise translate_error(error, self.where) or error from error
+
+    def _use(self, file: File) -> None:
+        self._file = file
+        self._hints = file.hints.of(self._namespace)
 
     async def _share_aside(self) -> File:
         """Share the file in a thread; a caller that is cancelled meanwhile keeps no share of it."""
@@ -124,14 +148,14 @@ class SqliteDatabase:
         self._next_reader = (self._next_reader + 1) % len(file.readers)
         return await self._do(work, file.readers[self._next_reader])
 
-    async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    async def snapshot(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work` in a reader's transaction, which sees one snapshot."""
         return await self.read(work)
 
-    async def commit(self, worker: str, writes: Batch) -> Written:
+    async def commit(self, writes: Batch) -> Written:
         # Not by `_do`: every step waits for this.
         submit = self._opened().writer.submit
-        answer = submit(lambda tx: batch.write(tx, worker, writes), self._namespace)
+        answer = submit(lambda tx: batch.write(tx, writes), self._namespace)
         written: Written = await asyncio.wrap_future(answer)
         return written
 
@@ -160,15 +184,32 @@ class SqliteDatabase:
             locks.forget(self._namespace, worker)
         return claimed
 
-    async def take_lease(self, worker: str, length: Duration) -> Instant | None:
-        """Begin a worker's lease, shown to other processes by a lock on a file too."""
+    async def take_lease(
+        self, worker: str, length: Duration, *, is_remote: bool = False
+    ) -> Instant | None:
+        """Begin a worker's lease, shown to other processes by a lock on a file too.
+
+        The system holds that lock for as long as this process lives, which says nothing about a
+        remote worker. With a lock, the workers of a server that restarts would count as dead.
+        """
         locks = self._opened().locks
-        if locks is not None:
+        if locks is not None and not is_remote:
             locks.hold(self._namespace, worker)
         return await self._lease("take_lease", worker=worker, length=length)
 
     async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
         return await self._lease("renew_lease", worker=worker, length=length, gaps=GAPS_A_LEASE)
+
+    async def renew_leases(self, lengths: Mapping[str, Duration]) -> dict[str, RenewedLease]:
+        async def renew(tx: SqliteTx) -> dict[str, RenewedLease]:
+            rows = list(lengths.items())
+            _, kept = tx.write_rows("renew_leases", rows, gaps=GAPS_A_LEASE)
+            until = dict(kept)
+            draining = tx.rows("draining_workers", workers=tx.array(lengths))
+            drains = {worker for (worker,) in draining}
+            return {each: RenewedLease(until.get(each), each in drains) for each in lengths}
+
+        return await self._do(renew) if lengths else {}
 
     async def drop_lease(self, worker: str) -> None:
         await self.write(lambda tx: tx.fetch("drop_lease", worker=worker))
@@ -213,8 +254,8 @@ class SqliteDatabase:
     def publish(self, subjects: Iterable[str]) -> None:
         """Publish hints in this process; other processes notice that the file changed."""
         changed = frozenset(subjects)
-        if self._file is not None:
-            self._file.hints.publish(changed)
+        if self._file is not None and self._hints is not None:
+            self._hints.publish(changed)
         if self.carrier is not None:
             self.carrier.publish(changed)
 
@@ -231,8 +272,7 @@ class SqliteDatabase:
 
     def _share(self) -> File:
         if self._open_file is not None:
-            self._open_file.users += 1
-            return self._open_file
+            return share_again(self._open_file)
         if self._path is None or self._spawn is None:
             file = self._made()
             file.users = 1

@@ -8,7 +8,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from onward.errors import Unavailable
-from onward.store.hints import HintBus
+from onward.store.hints import HintBuses
 from onward.store.sqlite.clock import FileClock
 from onward.store.sqlite.connection import DIALECT, connect, data_version, kept_time, migrate
 from onward.store.sqlite.files import Presence
@@ -44,7 +44,7 @@ class File:
         self.where = ":memory:" if path is None else str(path)
         self.pid = os.getpid()
         self.users = 0
-        self.hints = HintBus()
+        self.hints = HintBuses()
         self.time = FileClock(clock, self.where)
         self.locks = Locks(path) if path is not None else None
         self.statements = DIALECT.statements()
@@ -171,6 +171,13 @@ def share(path: Path, make: Callable[[], File]) -> File:
         with _files_lock:
             _files[real] = file
         return file
+
+
+def share_again(file: File) -> File:
+    """Take another share of a file that is open."""
+    with _files_lock:
+        file.users += 1
+    return file
 
 
 def release(file: File) -> bool:

@@ -102,7 +102,7 @@ class SqliteTx:
     def array(self, values: Iterable[str] | Iterable[int]) -> object:
         return _as_json(list(values)).decode()
 
-    def mapping(self, values: Mapping[str, int]) -> object:
+    def mapping(self, values: Mapping[str, int] | Mapping[str, str]) -> object:
         """Return the parameter that stands for keys with a value each."""
         return _as_json(values).decode()
 

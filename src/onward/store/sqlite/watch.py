@@ -16,7 +16,7 @@ from onward.store.hints import ANYTHING
 if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.core.ports import Clock
-    from onward.store.hints import HintBus
+    from onward.store.hints import HintBuses
 
 # Waking a thread costs far more than the look, so an idle process looks rarely.
 LOOK_EVERY: Duration = 25 * MILLISECOND
@@ -31,7 +31,7 @@ ACTIVE_FOR: Duration = 100 * MILLISECOND
 class FileWatch:
     """Notices commits of other connections to a file."""
 
-    def __init__(self, hints: HintBus, clock: Clock, version: int) -> None:
+    def __init__(self, hints: HintBuses, clock: Clock, version: int) -> None:
         self._hints = hints
         self._clock = clock
         self._version = version

@@ -79,7 +79,7 @@ class Lane(Generic[Item, Answer]):
     def submit(self, item: Item) -> asyncio.Future[Answer]:
         """Queue a write and return the future of its answer."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.put(item, partial(_settle, answer))
+        self.put(item, partial(settle, answer))
         return answer
 
     @property
@@ -220,7 +220,7 @@ class Lane(Generic[Item, Answer]):
 
     def _call(self, answers: deque[_Answered]) -> None:
         # Not at once: first the next batch goes out.
-        asyncio.get_running_loop().call_soon(_call_each, answers, context=self._context)
+        asyncio.get_running_loop().call_soon(call_each, answers, context=self._context)
 
 
 _Then = Any  # a function of an answer or an error; Python 3.11 has no generic alias for it
@@ -228,7 +228,7 @@ _Waiting = tuple[Any, _Then]
 _Answered = tuple[_Then, Any]
 
 
-def _call_each(answers: deque[_Answered]) -> None:
+def call_each(answers: deque[_Answered]) -> None:
     """Give each member its answer, whatever the others do with theirs."""
     try:
         while answers:
@@ -236,12 +236,13 @@ def _call_each(answers: deque[_Answered]) -> None:
             then(value)
     finally:
         if answers:
-            asyncio.get_running_loop().call_soon(_call_each, answers)
+            asyncio.get_running_loop().call_soon(call_each, answers)
 
 
-def _settle(answer: asyncio.Future[Any], value: object) -> None:
+def settle(answer: asyncio.Future[Any], value: object) -> None:
+    """Give a future the answer to a write, or its error, unless its caller was cancelled."""
     if answer.done():
-        return  # its caller was cancelled meanwhile
+        return
     if isinstance(value, asyncio.CancelledError):
         answer.cancel()
     elif isinstance(value, BaseException):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onward.model.commits import Commit
     from onward.model.following import Following
     from onward.model.messages import NewMessage
-    from onward.model.pipelines import NewEvent, NewInput
+    from onward.model.pipelines import NewEvent, NewInput, PipelineWrite
     from onward.model.runs import Move, NewRun
     from onward.store.row_values import RowValues
 
@@ -29,7 +29,7 @@ MAX_PART_BYTES = 400
 
 # The message about the end of a child contains the identity of the call.
 _MAX_BYTES = {"message": MAX_KEY_BYTES + len("child "), "flow_key": 512}
-_NO_KEYS = frozenset({"title", "tags", "trace", "wakes", "retry", "failed_call"})
+_NO_KEYS = frozenset({"title", "tags", "trace", "wakes", "retry", "failed_call", "parked_by"})
 
 
 def check_run(run: NewRun) -> None:
@@ -57,22 +57,31 @@ def check_commit(commit: Commit) -> None:
         Rejected: it holds such a text.
     """
     for record in commit.records:
-        if not _is_plain(record.identity + record.name + (record.version or "")):
+        texts = record.identity + record.name + (record.version or "") + (record.args_hash or "")
+        if not _is_plain(texts):
             _check_row(record._fields, record)  # finds the field
     if commit.is_plain:
         return
     attached, written = commit.attached, commit.attached.pipeline
     if commit.move is not None and not _is_plain(_texts(commit.move)):
         _check_row(commit.move._fields, commit.move)
+    for entry in attached.cached:
+        _check_row(entry._fields, entry)
     rows: tuple[RowValues, ...] = (*commit.messages, *commit.starts, *attached.effects)
     if written is not None:
         rows += (*written.published, *written.inputs)
     for row in rows:
         _check_row(row._fields, tuple(row))
     if written is not None:
-        check_key("handler", written.handler)
-        check_key("key", written.key)
-        for event, _ in () if written.prepared is None else written.prepared.reserve:
+        _check_pipeline(written)
+
+
+def _check_pipeline(written: PipelineWrite) -> None:
+    check_key("handler", written.handler)
+    check_key("key", written.key)
+    if written.prepared is not None:
+        check_key("origin", written.prepared.origin)
+        for event, _ in written.prepared.reserve:
             check_key("event", event)
 
 
@@ -116,7 +125,7 @@ def check_published(events: Iterable[NewEvent], inputs: Iterable[NewInput]) -> N
 def _check_short(field: str, text: str) -> None:
     if len(text) * 4 > MAX_PART_BYTES and len(text.encode()) > MAX_PART_BYTES:
         size = len(text.encode())
-        raise Rejected(f"{field} has {size:,} bytes, more than {MAX_PART_BYTES:,}")
+        raise Rejected(f"{field} is {size:,} bytes long; the limit is {MAX_PART_BYTES:,}")
 
 
 def is_storable(text: str) -> bool:
@@ -133,6 +142,7 @@ def _texts(move: Move) -> str:
         (move.reason or "")
         + (move.phase or "")
         + (move.failed_call or "")
+        + (move.parked_by or "")
         + move.error_type
         + move.failed_step
     )
@@ -152,11 +162,11 @@ def _check_row(fields: Iterable[str], row: tuple[object, ...]) -> None:
 
 def _check_text(field: str, text: str) -> None:
     if "\0" in text:
-        raise Rejected(f"{field} holds a NUL")
+        raise Rejected(f"{field} contains a NUL character")
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
-        raise Rejected(f"{field} holds half of a surrogate pair") from None
+        raise Rejected(f"{field} contains half of a surrogate pair") from None
     maximum = _MAX_BYTES.get(field, MAX_KEY_BYTES)
     if size > maximum and field not in _NO_KEYS:
-        raise Rejected(f"{field} has {size:,} bytes, more than {maximum:,}")
+        raise Rejected(f"{field} is {size:,} bytes long; the limit is {maximum:,}")

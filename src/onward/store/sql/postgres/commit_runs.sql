@@ -2,9 +2,11 @@
 
 -- part: me
 me AS MATERIALIZED (
-    SELECT worker FROM onward_lease
-    WHERE namespace = :namespace::text AND worker = :worker::text
-    FOR KEY SHARE
+    SELECT l.worker FROM (
+        SELECT DISTINCT worker COLLATE "C" AS worker FROM unnest(:worker::text[]) w (worker)
+        ORDER BY worker) w, LATERAL (
+        SELECT worker FROM onward_lease
+        WHERE namespace = :namespace::text AND worker = w.worker LIMIT 1 FOR KEY SHARE) l
 )
 
 -- part: patience
@@ -14,24 +16,29 @@ patience AS MATERIALIZED (
 
 -- part: found_owned
 found AS (
-    SELECT g.uid, coalesce(g.fence, (:fence::bigint[])[1]) AS own_fence, r.state, r.fence, r.inbox,
+    SELECT g.uid, coalesce(g.fence, (:fence::bigint[])[1]) AS own_fence,
+           coalesce(g.worker, (:worker::text[])[1]) AS own_worker, r.state, r.fence, r.inbox, r.worker,
            false AS refused
-    FROM unnest(:run::text::text[], :fence::bigint[]) g (uid, fence)
+    FROM unnest(:run::text::text[], :fence::bigint[], :worker::text[]) g (uid, fence, worker)
     LEFT JOIN LATERAL (
-        SELECT state, fence, inbox FROM onward_run
+        SELECT state, fence, inbox, worker FROM onward_run
         WHERE namespace = :namespace::text AND uid = g.uid LIMIT 1) r ON true
 ), own AS (
-    SELECT uid FROM found, me WHERE fence = own_fence AND state = 'running'
+    SELECT uid FROM found
+    WHERE fence = own_fence AND state = 'running' AND worker = own_worker
+      AND own_worker IN (SELECT worker FROM me)
 )
 
 -- part: given_moves
-given AS (
-    SELECT g.* FROM patience, unnest(
-        :run::text::text[], :fence::bigint[], :state::text::text[], :reason::text[], :due::bigint[],
+-- Reads `me` first: leases are locked before runs, so that no two transactions wait for each other.
+given AS MATERIALIZED (
+    SELECT g.*, coalesce(g.given_worker, (:worker::text[])[1]) AS worker
+    FROM patience, (SELECT count(*) FROM me) leases, unnest(
+        :run::text::text[], :fence::bigint[], :worker::text[], :state::text::text[], :reason::text[], :due::bigint[],
         :due_in::bigint[], :seq::text::bigint[], :seen::bigint[], :phase::text[],
         :parked_by::text[], :result::bytea[], :error::bytea[], :failed_call::text[],
         :progress::bytea[], :error_type::text::text[], :failed_step::text::text[])
-    AS g (uid, fence, state, reason, due, due_in, seq, seen, phase, parked_by, result, error,
+    AS g (uid, fence, given_worker, state, reason, due, due_in, seq, seen, phase, parked_by, result, error,
           failed_call, progress, error_type, failed_step)
 )
 
@@ -42,11 +49,11 @@ refused AS (
 
 -- part: found
 found AS (
-    SELECT g.uid, g.state IS NOT NULL AS moves, g.fence AS own_fence, r.state, r.fence, r.inbox,
-           f.run IS NOT NULL AS refused
+    SELECT g.uid, g.state IS NOT NULL AS moves, g.fence AS own_fence, g.worker AS own_worker,
+           r.state, r.fence, r.inbox, r.worker, f.run IS NOT NULL AS refused
     FROM given g
     LEFT JOIN LATERAL (
-        SELECT state, fence, inbox FROM onward_run
+        SELECT state, fence, inbox, worker FROM onward_run
         WHERE namespace = :namespace::text AND uid = g.uid LIMIT 1) r ON true
     LEFT JOIN refused f ON f.run = g.uid
 )
@@ -59,7 +66,7 @@ locked AS (
         SELECT uid FROM given WHERE state IS NOT NULL
         UNION SELECT run FROM child UNION SELECT target FROM message
         ORDER BY uid) k, LATERAL (
-        SELECT uid, state, reason, fence, inbox, held_by, coalesce(chain, uid) AS chain
+        SELECT uid, state, reason, fence, inbox, worker, held_by, coalesce(chain, uid) AS chain
         FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
 )
@@ -73,7 +80,7 @@ locked AS (
         UNION SELECT run FROM child UNION SELECT target FROM message
         UNION SELECT run FROM effect WHERE (SELECT count(*) FROM effect_fits) >= 0
         ORDER BY uid) k, LATERAL (
-        SELECT uid, state, reason, fence, inbox, held_by, coalesce(chain, uid) AS chain
+        SELECT uid, state, reason, fence, inbox, worker, held_by, coalesce(chain, uid) AS chain
         FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
 )
@@ -88,12 +95,13 @@ moved AS (
     SELECT :namespace::text, g.uid, '', 'workflow', '', '', g.state, g.reason, g.phase,
            coalesce(g.parked_by, ''),
            CASE WHEN g.state = 'ready' THEN :now ELSE least(g.due, :now + g.due_in) END,
-           CASE WHEN g.state = 'running' THEN :worker::text END, g.seq,
+           CASE WHEN g.state = 'running' THEN g.worker END, g.seq,
            g.error_type, g.failed_step,
            CASE WHEN g.state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
            :now, :now
-    FROM given g JOIN locked l ON l.uid = g.uid, me
+    FROM given g JOIN locked l ON l.uid = g.uid
     WHERE g.state IS NOT NULL AND l.fence = g.fence AND l.state = 'running'
+      AND l.worker = g.worker AND g.worker IN (SELECT worker FROM me)
       AND (g.seen IS NULL OR l.inbox = g.seen) AND g.uid NOT IN (SELECT run FROM refused)
     ON CONFLICT (namespace, uid) DO UPDATE
     SET state = excluded.state, reason = excluded.reason, due = excluded.due,
@@ -113,9 +121,10 @@ moved AS (
 own AS (
     SELECT uid FROM moved
     UNION ALL
-    SELECT f.uid FROM found f LEFT JOIN locked l ON l.uid = f.uid, me
-    WHERE NOT f.moves AND NOT f.refused AND coalesce(l.fence, f.fence) = f.own_fence
-      AND coalesce(l.state, f.state) = 'running'
+    SELECT f.uid FROM found f LEFT JOIN locked l ON l.uid = f.uid
+    WHERE NOT f.moves AND NOT f.refused AND f.own_worker IN (SELECT worker FROM me)
+      AND coalesce(l.fence, f.fence) = f.own_fence AND coalesce(l.state, f.state) = 'running'
+      AND coalesce(l.worker, f.worker) = f.own_worker
 )
 
 -- part: ended

@@ -14,7 +14,7 @@ WITH patience AS MATERIALIZED (
     WITH ORDINALITY AS g ({run_columns}, owner_worker, owner_run, owner_fence, nth)
 ), lease AS MATERIALIZED (
     SELECT l.worker FROM (
-        SELECT DISTINCT owner_worker AS worker FROM given WHERE owner_worker IS NOT NULL
+        SELECT DISTINCT owner_worker COLLATE "C" AS worker FROM given WHERE owner_worker IS NOT NULL
         ORDER BY worker) k, LATERAL (
         SELECT worker FROM onward_lease
         WHERE namespace = :namespace::text AND worker = k.worker LIMIT 1 FOR KEY SHARE) l
@@ -24,13 +24,14 @@ WITH patience AS MATERIALIZED (
         SELECT owner_run AS uid FROM given WHERE owner_run IS NOT NULL
         UNION SELECT parent FROM given WHERE parent IS NOT NULL AND cancel_with_parent = 1
         ORDER BY uid) k, LATERAL (
-        SELECT uid, state, fence, held_by FROM onward_run
+        SELECT uid, state, fence, worker, held_by FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR SHARE) r
 ), lost AS (
     SELECT g.uid FROM given g
     LEFT JOIN lease l ON l.worker = g.owner_worker LEFT JOIN parent p ON p.uid = g.owner_run
     WHERE g.owner_run IS NOT NULL AND NOT coalesce(
-        l.worker IS NOT NULL AND p.state = 'running' AND p.fence = g.owner_fence, false)
+        l.worker IS NOT NULL AND p.state = 'running' AND p.fence = g.owner_fence
+        AND p.worker = g.owner_worker, false)
 ), made AS (
     INSERT INTO onward_run (
         namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,

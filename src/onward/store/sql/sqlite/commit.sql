@@ -2,16 +2,17 @@
 -- commits that the rules let pass, part by part, all rows of a part at once. Postgres does all of it in one statement.
 
 -- name: runs_seen
-SELECT r.uid, r.state, r.fence, r.inbox, r.queue
+SELECT r.uid, r.state, r.fence, r.inbox, r.worker, r.queue
 FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value;
 
 -- name: unexpected_runs
--- The runs that are not running under the fences of their commits: none, in most batches.
-SELECT j.key, r.state, r.fence, r.inbox
-FROM json_each(:fences) j
+-- The runs that are not running under the fences and workers of their commits, which are one text
+-- each: none, in most batches.
+SELECT j.key, r.state, r.fence, r.inbox, r.worker
+FROM json_each(:owners) j
 LEFT JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.key
-WHERE (r.state = 'running' AND r.fence = j.value) IS NOT true;
+WHERE (r.state = 'running' AND r.fence || ' ' || r.worker = j.value) IS NOT true;
 
 -- name: move_run(uid, state, reason, due, due_in, seq, seen, phase, parked_by, error_type, failed_step)
 UPDATE onward_run AS r
@@ -34,8 +35,7 @@ SET state = :state,
     held_by = CASE WHEN :state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN ''
                    ELSE r.held_by END,
     updated_at = :now
-WHERE r.namespace = :namespace AND r.uid = :uid AND (:seen IS NULL OR r.inbox = :seen)
-  AND r.worker = :worker;
+WHERE r.namespace = :namespace AND r.uid = :uid AND (:seen IS NULL OR r.inbox = :seen);
 
 -- name: add_record(run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message, payload, error, took, args)
 -- An open record is closed by a later write of the same attempt; a closed one never changes.

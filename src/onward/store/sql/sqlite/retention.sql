@@ -35,9 +35,10 @@ WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
 RETURNING 1;
 
 -- name: keep_tombstones
+-- `+` keeps SQLite from an index of all tombstones that reserve an id.
 UPDATE onward_tombstone SET is_deleted = 1
 WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
-  AND id IS NOT NULL AND until > :now;
+  AND +id IS NOT NULL AND until > :now;
 
 -- name: drop_tombstones
 -- Those that reserve no id.
@@ -48,5 +49,5 @@ WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
 -- name: drop_expired
 DELETE FROM onward_tombstone
 WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
-  AND is_deleted = 1 AND until <= :now
+  AND +is_deleted = 1 AND until <= :now
 RETURNING 1;

@@ -1,4 +1,4 @@
-"""Options of workers from the environment and the settings file: flags > variables > file."""
+"""Options of a command from the environment and the settings file: flags > variables > file."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from typing import Any
 
 import click
 
-from onward.cli.settings import DEFAULTS, WORKER, variable, worker_table
+from onward.cli.settings import DEFAULTS, SERVER, WORKER, table_of, variable
 from onward.errors import BadInput
 
 _NOT_HERE = {*DEFAULTS, "as_json", "help"}
 
 
-class WorkerCommand(click.Command):
-    """A command whose options can also be given by variable, and in the table `worker` of a file.
+class ConfiguredCommand(click.Command):
+    """A command whose options can also be given by variable, and in a table of a file.
 
-    `--stall-limit` is `ONWARD_WORKER_STALL_LIMIT`, and `stall_limit` in the file. An option that
-    may be repeated is a list in the file, and words in the variable.
+    With the table `worker`, `--stall-limit` is `ONWARD_WORKER_STALL_LIMIT`, and `stall_limit` in
+    the file. An option that may be repeated is a list in the file, and words in the variable.
     """
+
+    table: str
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for key, option in self.settings().items():
-            option.envvar = variable(f"{WORKER}_{key}")
+            option.envvar = variable(f"{self.table}_{key}")
 
     def settings(self) -> dict[str, click.Option]:
         """Return the options by the names that they have in a file."""
@@ -43,16 +45,36 @@ class WorkerCommand(click.Command):
     def _from_file(self) -> dict[str, Any]:
         known = self.settings()
         try:
-            table = worker_table(Path.cwd())
+            table = table_of(self.table, Path.cwd())
         except BadInput as error:
             raise click.UsageError(str(error)) from None
         for key in table:
             if key not in known:
                 raise click.UsageError(
-                    f"{key} is not an option of [{WORKER}] in the settings file. "
+                    f"{key} is not an option of [{self.table}] in the settings file. "
                     f"Use {', '.join(known)}."
                 )
         return {str(known[key].name): value for key, value in table.items()}
+
+
+class WorkerCommand(ConfiguredCommand):
+    """`onward worker`."""
+
+    table = WORKER
+
+
+class DevCommand(WorkerCommand):
+    """`onward dev`: the options of its worker, and flags of its own that are only typed."""
+
+    def settings(self) -> dict[str, click.Option]:
+        own = ("grpc", "parent")
+        return {key: option for key, option in super().settings().items() if key not in own}
+
+
+class ServerCommand(ConfiguredCommand):
+    """`onward server`."""
+
+    table = SERVER
 
 
 def _key(option: click.Option) -> str:

@@ -1,0 +1,1 @@
+"""Namespaces and API keys: administration, authentication, and limits of a server's clients."""

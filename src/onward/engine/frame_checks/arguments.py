@@ -1,0 +1,87 @@
+"""The check of what a worker passes to a call: what no database could store, or would choke on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from onward.core.instant import MAX_DURATION
+from onward.engine.frame_checks.known import FrameRefusal, number_problems, size_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onward.engine.frame_checks.known import FrameLimits
+    from onward.model.workers import Registration
+
+MAX_KEY: Final = 1000
+"""The length of a text that is part of a key of a table."""
+_KEYS: Final = frozenset({"code", "handler", "key", "name", "run", "topic"})
+_LENGTHS: Final = frozenset({"delay", "interval", "retry_in", "within"})
+
+
+def check_arguments(limits: FrameLimits, given: Mapping[str, Any]) -> FrameRefusal | None:
+    """Refuse a call with arguments that no honest worker sends."""
+    return next(_problems(limits, given), None)
+
+
+def check_registration(registration: Registration, limits: FrameLimits) -> FrameRefusal | None:
+    """Refuse a worker whose registration cannot be stored, or says more than one thing in one."""
+    listed = (*registration.queues, *registration.tags, *registration.names)
+    if any("\n" in text for text in listed):
+        return FrameRefusal("text", "a queue, a tag or a name has a line break")
+    names = (registration.worker, registration.host, registration.version or "", *listed)
+    if max(map(len, names)) > MAX_KEY:
+        return FrameRefusal("size", "a text of the registration is too long")
+    return next(_value_problems("the registration", registration, limits), None)
+
+
+def _problems(limits: FrameLimits, given: Mapping[str, Any]) -> Iterator[FrameRefusal]:
+    for name, value in given.items():
+        yield from _value_problems(name, value, limits)
+        if name in _LENGTHS and value is not None and not 0 <= value <= MAX_DURATION:
+            yield FrameRefusal("number", f"{name} is not a duration: {value}")
+        for text in _keys_in(name, value):
+            if len(text.encode()) > MAX_KEY:
+                yield FrameRefusal("size", f"{name} is too long")
+    if "limit" in given and not 0 <= given["limit"] <= limits.rows:
+        yield FrameRefusal("number", f"limit is not between 0 and {limits.rows:,}")
+
+
+def _keys_in(name: str, value: Any) -> Collection[str]:
+    if name == "flow":
+        return tuple(map(str, value))
+    return (value,) if name in _KEYS and isinstance(value, str) else ()
+
+
+def _value_problems(what: str, value: Any, limits: FrameLimits) -> Iterator[FrameRefusal]:
+    """Yield what is wrong with a value, or with anything in it."""
+    if isinstance(value, str):
+        yield from _text_problems(what, value, limits)
+    elif isinstance(value, int):
+        yield from number_problems(what, (value,))
+    elif isinstance(value, bytes):
+        yield from size_problems(what, (value,), limits)
+    else:
+        parts = _parts(value)
+        if len(parts) > limits.rows:
+            yield FrameRefusal("size", f"{what} has {len(parts):,} entries, too many")
+            return
+        for part in parts:
+            yield from _value_problems(what, part, limits)
+
+
+def _text_problems(what: str, text: str, limits: FrameLimits) -> Iterator[FrameRefusal]:
+    if "\0" in text:
+        yield FrameRefusal("text", f"{what} holds a NUL")
+    elif len(text) > limits.payload_bytes:
+        yield FrameRefusal("size", f"{what} is too long")
+
+
+def _parts(value: Any) -> Collection[Any]:
+    if is_dataclass(value):
+        return [getattr(value, each.name) for each in fields(value)]
+    if isinstance(value, Mapping):
+        return [*value, *value.values()]
+    return value if isinstance(value, Collection) else ()

@@ -1,0 +1,79 @@
+"""A key, a namespace or a limit of a server does not allow a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from onward.errors.root import UserError, closed
+from onward.errors.stores import Unavailable
+
+
+@dataclass(eq=False, repr=False)
+class Unauthenticated(UserError):
+    """A server does not accept the API key, or the call had no API key."""
+
+    code: ClassVar[str] = "unauthenticated"
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"access denied: {closed(self.fact)} {closed(self.advice)}"
+
+
+@dataclass(eq=False, repr=False)
+class Forbidden(UserError):
+    """The API key is valid, but does not have the scope that a call needs."""
+
+    code: ClassVar[str] = "forbidden"
+    key: str
+    scope: str
+
+    def __str__(self) -> str:
+        return (
+            f"access denied: key {self.key!r} does not have the scope {self.scope}. "
+            f"Use a key that has it (onward keys create --scope {self.scope})."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class NamespaceDisabled(UserError):
+    """A namespace accepts no new runs and no events; its open runs continue."""
+
+    code: ClassVar[str] = "namespace_disabled"
+    namespace: str
+
+    def __str__(self) -> str:
+        return (
+            f"namespace {self.namespace!r} is disabled: nothing was started or published. "
+            "Use another namespace, or enable this one (onward namespaces enable)."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class RateLimited(Unavailable):
+    """A key or a namespace has made more calls than its limit allows; nothing was done."""
+
+    code: ClassVar[str] = "rate_limited"
+    wait_seconds: int = 1
+
+    def __str__(self) -> str:
+        return (
+            f"{closed(f'{self.where} {self.fact}')} {closed(self.advice)} "
+            f"Try again in {self.wait_seconds} s."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class WriteRefused(UserError):
+    """A server refused what a worker wanted to write; nothing was written."""
+
+    code: ClassVar[str] = "write_refused"
+    rule: str
+    fact: str
+
+    def __str__(self) -> str:
+        return (
+            f"the server refused a write (rule {self.rule}): {closed(self.fact)} "
+            "Check that the worker follows the worker protocol."
+        )

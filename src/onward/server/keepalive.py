@@ -1,0 +1,80 @@
+"""Sends pings on all streams, and ends those that are dead or whose key was revoked: one task."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from onward.errors import OnwardError
+from onward.server.limits import PING_SECONDS, SILENCE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from onward.core.access import Principal
+
+LOOK_SECONDS = 1.0
+
+
+class OpenStream(Protocol):
+    """A stream of a worker or a client."""
+
+    principal: Principal
+    heard_at: float
+    """When a frame arrived last, by the clock of the event loop."""
+    pinged_at: float
+
+    def ping(self) -> None:
+        """Send a frame, so that proxies do not close the stream."""
+        ...
+
+    def end(self, why: str) -> None:
+        """End the stream."""
+        ...
+
+
+class Keepalive:
+    """Looks after all streams of a server.
+
+    Args:
+        streams: Returns those that are open.
+        is_valid: Returns whether the key of a stream can still be used.
+    """
+
+    def __init__(
+        self,
+        streams: Callable[[], Iterable[OpenStream]],
+        is_valid: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self._streams = streams
+        self._is_valid = is_valid
+
+    async def run(self) -> None:
+        """Look once a second."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.look(loop.time())
+            await self.end_revoked()
+
+    def look(self, now: float) -> None:
+        """Send pings that are due, and end streams on which nothing arrives."""
+        for stream in self._streams():
+            if now - stream.heard_at > SILENCE_SECONDS:
+                stream.end("it was silent for too long")
+            elif now - stream.pinged_at >= PING_SECONDS:
+                stream.pinged_at = now
+                stream.ping()
+
+    async def end_revoked(self) -> None:
+        """End the streams whose key was revoked or has expired."""
+        keys = {stream.principal.key_id for stream in self._streams()} - {""}
+        for key in keys:
+            try:
+                is_valid = await self._is_valid(key)
+            except OnwardError:  # the database is away, and the key was never read here
+                continue
+            if not is_valid:
+                for stream in self._streams():
+                    if stream.principal.key_id == key:
+                        stream.end("the key is no longer valid")

@@ -1,0 +1,48 @@
+"""How much a client may ask of a server at a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_MIB = 1024 * 1024
+
+MAX_CLAIM = 500
+"""How many runs one claim may take."""
+
+MAX_SUSPECTS = 100
+"""For how many numbers of crashes one claim may name a room."""
+
+MAX_WAIT_SECONDS = 20.0
+"""How long a claim may wait: proxies close streams on which nothing is sent."""
+
+PING_SECONDS = 10.0
+SILENCE_SECONDS = 25.0
+"""A stream on which nothing has arrived for this long is dead."""
+
+STOP_SECONDS = 10.0
+"""How long a server may take to stop."""
+
+
+class StreamLimits(NamedTuple):
+    """The limits of one stream.
+
+    Attributes:
+        message_bytes: The size of a gRPC message; a larger one ends the stream.
+        frame_bytes: The size from which on a reply is sent in parts.
+        payload_bytes: The size of one argument, result or error.
+        commits: How many commits may be unanswered; the server reads no further until some are.
+        commit_bytes: The size of all unanswered commits.
+        calls: How many other requests may be unanswered.
+        unsent_frames: How many frames may wait to be sent; a client that reads slower is
+            disconnected.
+        unsent_bytes: The size of all frames that wait to be sent.
+    """
+
+    message_bytes: int = 16 * _MIB
+    frame_bytes: int = 4 * _MIB
+    payload_bytes: int = 2 * _MIB
+    commits: int = 4096
+    commit_bytes: int = 16 * _MIB
+    calls: int = 128
+    unsent_frames: int = 10_000
+    unsent_bytes: int = 64 * _MIB

@@ -1,0 +1,47 @@
+"""What a server reads before it checks what a remote worker wants to write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from onward.store.store import Store
+
+
+async def delivery_replays(
+    store: Store, handler: str, key: str, events: Collection[str]
+) -> dict[str, int]:
+    """Return how often events were replayed for a handler, whatever became of them."""
+    rows = await store.read(
+        lambda tx: tx.fetch("delivery_replays", handler=handler, key=key, events=tx.array(events))
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+async def effect_approvals(store: Store, keys: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Return the version of effects, and whether each is approved."""
+    rows = await store.read(lambda tx: tx.fetch("effect_approvals", keys=tx.array(keys)))
+    return {key: (version, approved) for key, version, approved in rows}
+
+
+async def children_among(store: Store, run: str, uids: Collection[str]) -> frozenset[str]:
+    """Return those of some runs that a run has started, or an earlier attempt of it."""
+    rows = await store.read(lambda tx: tx.fetch("children_among", run=run, uids=tx.array(uids)))
+    return frozenset(row[0] for row in rows)
+
+
+async def held_runs(store: Store, worker: str, uids: Collection[str]) -> Sequence[Sequence[Any]]:
+    """Return what checks need to know of runs of a worker: the first fields of a `HeldRun`."""
+    return await store.read(lambda tx: tx.fetch("held_runs", worker=worker, uids=tx.array(uids)))
+
+
+async def runs_in_queues(
+    store: Store, uids: Collection[str], queues: Collection[str]
+) -> frozenset[str]:
+    """Return those of some runs that are in one of these queues."""
+    rows = await store.read(
+        lambda tx: tx.fetch("runs_in_queues", uids=tx.array(uids), queues=tx.array(queues))
+    )
+    return frozenset(row[0] for row in rows)

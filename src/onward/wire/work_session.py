@@ -1,0 +1,194 @@
+"""One stream of a worker: requests and their responses, news, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from onward.core.instant import SECOND
+from onward.errors import Unavailable
+from onward.wire.commit_queue import Wire
+from onward.wire.messages import messages
+from onward.wire.problems import to_error
+from onward.wire.rpc import WORK
+from onward.wire.stream import BEAT, Stream
+
+if TYPE_CHECKING:
+    from onward.core.instant import Instant
+    from onward.core.ports import Clock
+    from onward.wire.network import Network
+    from onward.wire.stream import Beat
+
+HELLO_SECONDS = 10.0
+REQUEST_SECONDS = 30.0
+"""How long a request may be unanswered; a claim may be for longer."""
+_LOOK_SECONDS = 5.0
+
+
+class StreamOwner(Protocol):
+    """The worker that a stream belongs to."""
+
+    def on_time(self, at: Instant, asked: int) -> None:
+        """Take the database's time of a response, and when its request was sent."""
+        ...
+
+    def on_commits(self, reply: Any, at: Instant) -> None:
+        """Take the outcomes of commits."""
+        ...
+
+    def on_refused_commits(self, frame: int, error: Exception) -> None:
+        """Handle the server's refusal of a frame of commits."""
+        ...
+
+    def on_news(self, news: Any) -> None:
+        """Handle news of changes."""
+        ...
+
+    def on_goodbye(self, session: WorkSession) -> None:
+        """Handle the end of the server: it answers the requests it has, and no more."""
+        ...
+
+
+class _Pending(NamedTuple):
+    name: str
+    parts: list[Any]
+    done: asyncio.Future[list[Any]]
+    begun: int
+
+
+class WorkSession:
+    """A stream of a worker that said hello, until it breaks."""
+
+    def __init__(
+        self, network: Network, clock: Clock, listener: StreamOwner, beat: Beat = BEAT
+    ) -> None:
+        ping = messages.Request(ping=messages.Ping())
+        self._where = network.where
+        self._stream = Stream(network, WORK, self._on_frame, ping, beat)
+        self._clock = clock
+        self._listener = listener
+        self._ids = 0
+        self._is_reconnect = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._context = copy_context()  # not that of a run
+        self._pending: dict[int, _Pending] = {}
+        loop = asyncio.get_running_loop()
+        self.wire = Wire(self._send_commits, loop.create_future())
+        """What the commits of the worker go through."""
+
+    @property
+    def closed(self) -> asyncio.Future[Exception]:
+        """Done with the reason once the stream is over."""
+        return self.wire.closed
+
+    async def open(self, hello: Any) -> Any:
+        """Open the stream, say hello, and return the welcome.
+
+        Raises:
+            Unavailable: no server can be reached, or it does not answer.
+            LeaseLost: the worker has lost its lease.
+        """
+        self._is_reconnect = hello.is_reconnect
+        await self._stream.open()
+        assert self._stream.closed is not None
+        self._stream.closed.add_done_callback(self._over)
+        self._look()
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                [welcome] = await self.ask("hello", hello)
+        except TimeoutError:
+            self.close()
+            raise Unavailable(self._where, "did not answer the worker's hello") from None
+        except BaseException:
+            self.close()
+            raise
+        return welcome
+
+    def ask(self, name: str, request: Any) -> asyncio.Future[list[Any]]:
+        """Send a request, and return the future of all parts of its response."""
+        done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._ids += 1
+        if self._stream.failure is not None:
+            done.set_exception(self._stream.failure)
+            return done
+        self._pending[self._ids] = _Pending(name, [], done, self._clock.monotonic())
+        self._stream.send(messages.Request(id=self._ids, **{name: request}))
+        return done
+
+    def end(self) -> None:
+        """Send nothing more."""
+        self._stream.end()
+
+    def close(self) -> None:
+        """Drop the stream at once."""
+        self._stream.close()
+
+    def _send_commits(self, request: Any) -> int:
+        self._ids += 1
+        request.id = self._ids
+        self._stream.send(request)
+        return self._ids
+
+    def _look(self) -> None:
+        """Fail requests that are not answered in time.
+
+        A timer for each would keep the context of its run in memory until it is due.
+        """
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_LOOK_SECONDS, self._look, context=self._context)
+        before = self._clock.monotonic() - REQUEST_SECONDS * SECOND
+        late = [no for no, each in self._pending.items() if each.begun < before]
+        for pending in [self._pending.pop(no) for no in late if self._pending[no].name != "claim"]:
+            if not pending.done.done():
+                fact = f"has not answered the request {pending.name}"
+                pending.done.set_exception(Unavailable(self._where, fact))
+
+    def _over(self, _: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        failure = self._stream.failure or Unavailable(self._where, "was disconnected")
+        if not self.closed.done():
+            self.closed.set_result(failure)
+        pending, self._pending = self._pending, {}
+        for each in pending.values():
+            if not each.done.done():
+                each.done.set_exception(failure)
+
+    # --- what arrives ----------------------------------------------------------------------------
+
+    def _on_frame(self, frame: Any) -> None:
+        kind = frame.WhichOneof("response")
+        if kind == "commits":
+            self._listener.on_commits(frame.commits, frame.at)
+        elif kind == "news":
+            self._listener.on_news(frame.news)
+        elif kind == "goodbye":
+            self._listener.on_goodbye(self)
+        elif kind is not None and kind != "ping":
+            self._on_reply(kind, frame)
+
+    def _on_reply(self, kind: str, frame: Any) -> None:
+        pending = self._pending.get(frame.id)
+        if kind == "problem":
+            error = to_error(frame.problem)
+            if pending is None:
+                self._listener.on_refused_commits(frame.id, error)
+                return
+            del self._pending[frame.id]
+            if not pending.done.done():
+                pending.done.set_exception(error)
+            return
+        if pending is None:
+            return  # its caller was cancelled
+        if kind != pending.name:
+            raise Unavailable(self._where, f"answered the request {pending.name} with {kind}")
+        pending.parts.append(getattr(frame, kind))
+        if frame.more:
+            return
+        del self._pending[frame.id]
+        # The time in the welcome of a reconnect may be from before the hello.
+        if frame.at and not (kind == "hello" and self._is_reconnect):
+            self._listener.on_time(frame.at, pending.begun)
+        if not pending.done.done():
+            pending.done.set_result(pending.parts)
