@@ -1,0 +1,54 @@
+// Makes the calls of a workflow: from what its code passes to what history keeps.
+
+import { ChildCall, StepCall } from './calls.js';
+import { encode, fingerprint } from './codec.js';
+import { MINUTE } from './durations.js';
+import { BadInput } from './errors.js';
+import { STEPS } from './retry.js';
+
+const STEP_TIMEOUT = 10 * MINUTE;
+
+/** Return the call of a step: of this worker, or with a queue of another. */
+export function stepCall(execution, step, input, options) {
+  const { program, host } = execution;
+  const definition = typeof step === 'string' ? host.steps.get(step) : step;
+  const name = typeof step === 'string' ? step : step.name;
+  const queue = options.queue ?? definition?.queue;
+  if (queue !== undefined) return routedCall(execution, name, input, queue, definition);
+  if (definition === undefined) {
+    throw new BadInput(`step '${name}'`, 'is not one of this worker', 'Pass it to the worker, or name its queue.');
+  }
+  const retry = definition.retry ?? program.retry ?? STEPS;
+  const limits = { retry, timeout: definition.timeout ?? STEP_TIMEOUT };
+  return new StepCall(definition, encode(input, `the input of step '${name}'`), fingerprint(input), limits);
+}
+
+function routedCall(execution, name, input, queue, definition) {
+  const retry = definition?.retry ?? execution.program.retry ?? null;
+  const timeout = definition?.timeout ?? null;
+  const limits = retry === null && timeout === null ? undefined : JSON.stringify({ retry, timeout });
+  const start = { ...newRun(execution, `step ${name}`, 'step', input, queue), retry: limits };
+  return new ChildCall('step', name, start, execution.bodyNow);
+}
+
+/** Return the call of another workflow. */
+export function childCall(execution, name, input, options) {
+  const { queue, tags = '' } = execution.claimed;
+  const start = { ...newRun(execution, name, 'workflow', input, options.queue ?? queue), tags };
+  return new ChildCall('child', name, start, execution.bodyNow);
+}
+
+function newRun(execution, name, kind, input, queue) {
+  const { priority = 0 } = execution.claimed;
+  return { name, kind, queue, priority, input: encode(input, `the input of ${name}`), args_hash: fingerprint(input) };
+}
+
+/** Return the call to wait for: a step that older code has sent elsewhere stays there. */
+export function elsewhere(call, record) {
+  if (!(call instanceof StepCall) || record?.state !== 'open' || record.payload === undefined) return call;
+  const there = new ChildCall('step', call.name, { args_hash: call.argsHash }, 0);
+  there.promise = call.promise;
+  there.resolve = call.resolve;
+  there.reject = call.reject;
+  return there;
+}

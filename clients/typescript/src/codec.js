@@ -1,0 +1,86 @@
+// Values to payloads and back: JSON with the tag of its codec in front (`json:[1]`), and fingerprints of values.
+
+import { blake2b16 } from './blake2b.js';
+import { Unencodable, errorFromJson, errorToJson } from './errors.js';
+
+export const MAX_PAYLOAD = 2 * 1024 * 1024;
+
+const TAG = 'json:';
+
+function refused(what, fact) {
+  return new Unencodable(`${what} ${fact}. Pass plain data: null, booleans, finite numbers, texts, arrays, objects.`);
+}
+
+function write(value, what) {
+  const text = JSON.stringify(value, (key, item) => {
+    const kind = typeof item;
+    if (kind === 'number' && !Number.isFinite(item)) throw refused(what, `contains ${item}`);
+    if (kind === 'bigint' || kind === 'function' || kind === 'symbol') throw refused(what, `contains a ${kind}`);
+    return item;
+  });
+  if (text === undefined) return 'null';
+  if (/\\ud[89a-f][0-9a-f]{2}/.test(text)) throw refused(what, 'contains a lone surrogate, which is half a character');
+  return text;
+}
+
+/**
+ * Return a value as a payload.
+ * @param {unknown} value
+ * @param {string} what  What an error calls the value.
+ * @returns {Buffer}
+ */
+export function encode(value, what = 'the value') {
+  const payload = Buffer.from(TAG + write(value, what));
+  if (payload.length - TAG.length > MAX_PAYLOAD) {
+    const fact = `has ${payload.length} bytes; the limit is ${MAX_PAYLOAD}`;
+    throw new Unencodable(`${what} ${fact}. Store it elsewhere, and pass a reference.`);
+  }
+  return payload;
+}
+
+/**
+ * Return the value in a payload.
+ * @param {Buffer | undefined} payload
+ */
+export function decode(payload, what = 'a stored value') {
+  const text = payload?.toString() ?? '';
+  if (!text.startsWith(TAG)) {
+    throw new Error(`${what} cannot be read: its codec tag is ${JSON.stringify(text.split(':')[0].slice(0, 80))}`);
+  }
+  return JSON.parse(text.slice(TAG.length));
+}
+
+export function encodeError(error) {
+  return Buffer.from(TAG + errorToJson(error));
+}
+
+export function decodeError(payload) {
+  return errorFromJson(decode(payload, 'a stored error'));
+}
+
+function byCodePoint(one, other) {
+  return Buffer.compare(Buffer.from(one), Buffer.from(other));
+}
+
+function sortedKeys(value) {
+  const keys = Object.keys(value);
+  // JavaScript compares halves of characters: that differs from code points beyond the first 65,536.
+  return keys.some((key) => /[\ud800-\udfff]/.test(key)) ? keys.sort(byCodePoint) : keys.sort();
+}
+
+function sortedText(value) {
+  if (value === null || typeof value !== 'object') return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map(sortedText).join(',')}]`;
+  const entries = sortedKeys(value).map((key) => `${JSON.stringify(key)}:${sortedText(value[key])}`);
+  return `{${entries.join(',')}}`;
+}
+
+/** Return the JSON of a value with sorted keys and without spaces. */
+export function canonical(value) {
+  return sortedText(JSON.parse(write(value, 'the value')));
+}
+
+/** Return the fingerprint of a value: equal for equal values, in every process and every language. */
+export function fingerprint(value) {
+  return blake2b16(Buffer.from(canonical(value)));
+}

@@ -1,0 +1,79 @@
+// What a workflow is given beside its input: every call through it is durable.
+
+import { BadInput, BranchAbandoned } from './errors.js';
+import { microseconds } from './durations.js';
+
+export class WorkflowContext {
+  #execution;
+  #branch;
+
+  constructor(execution, branch) {
+    this.#execution = execution;
+    this.#branch = branch;
+  }
+
+  /** The id of the run. */
+  get run() {
+    return this.#execution.claimed.id;
+  }
+
+  /** The time of the last thing that the workflow was handed: the same in every replay. */
+  now() {
+    return new Date(Math.floor(this.#execution.bodyNow / 1000));
+  }
+
+  /** Run a step, and return its result. With a queue it runs in a worker that serves the queue. */
+  step(step, input = {}, options = {}) {
+    return this.#execution.callStep(this.#branch, step, input, options);
+  }
+
+  /** Sleep for a length of time, for which the run holds no slot. */
+  sleep(length) {
+    return this.#execution.callTimer(this.#branch, microseconds(length));
+  }
+
+  /** Wait for a signal, and return its value; with a timeout this raises `TimedOut` when it is over. */
+  signal(name, options = {}) {
+    const timeout = options.timeout === undefined ? null : microseconds(options.timeout);
+    return this.#execution.callSignal(this.#branch, name, timeout);
+  }
+
+  /** Start another workflow, in any language, and return its result. */
+  child(workflow, input = {}, options = {}) {
+    const name = typeof workflow === 'string' ? workflow : workflow.name;
+    return this.#execution.callChild(this.#branch, name, input, options);
+  }
+
+  /**
+   * Run branches side by side, each with a context of its own, and return their results.
+   * When one fails, the others are abandoned, and its error is raised once they have ended.
+   */
+  async all(branches) {
+    if (!Array.isArray(branches) || branches.some((each) => typeof each !== 'function')) {
+      const advice = 'Write ctx.all([(ctx) => ctx.step(...), ...]).';
+      throw new BadInput('ctx.all', 'was not given a list of functions', advice);
+    }
+    const paths = branches.map(() => this.#execution.newBranch(this.#branch));
+    let failure;
+    const runs = branches.map(async (code, nth) => {
+      try {
+        return await code(new WorkflowContext(this.#execution, paths[nth]));
+      } catch (error) {
+        if (failure === undefined) {
+          failure = { error };
+          const others = paths.filter((path) => path !== paths[nth]);
+          this.#execution.abandonBranches(others, new BranchAbandoned());
+        }
+        return undefined;
+      }
+    });
+    const results = await Promise.all(runs);
+    if (failure !== undefined) throw failure.error;
+    return results;
+  }
+
+  /** Let others see how far the run is; the last value counts. */
+  progress(value) {
+    this.#execution.report(value);
+  }
+}

@@ -1,0 +1,494 @@
+// One run in a worker: its body runs as far as it can, what it asks for is done, recorded, and then handed over.
+//
+// `pump` schedules a turn. A turn comes after all microtasks, so the body is quiet then: it waits for calls of ours, or
+// has ended. A turn hands over one record and lets the body run; if there is none, it looks at what the run waits for.
+// With nothing under way the run parks, and leaves the worker.
+
+import { childCall, elsewhere, stepCall } from './asking.js';
+import { Call, ChildCall, SignalCall, StepCall, TimerCall } from './calls.js';
+import { decode, encode } from './codec.js';
+import { WorkflowContext } from './context.js';
+import { Cancelled } from './errors.js';
+import { CANCEL_IDENTITY } from './identity.js';
+import { Inbox } from './inbox.js';
+import { Journal } from './journal.js';
+import { Leaving } from './leaving.js';
+import { Replay } from './replay.js';
+import { readLimits } from './retry.js';
+import { Steps } from './steps.js';
+import { readStop, stopMove } from './stopping.js';
+import { Waits } from './waits.js';
+
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export class Execution {
+  /** Calls that the body waits for, by identity. */
+  calls = new Map();
+  /** How the body ended: `{value}` or `{error}`. */
+  end = undefined;
+  /** The record of the cancel, once the body was handed it. */
+  cancelled = undefined;
+  /** Why code and history do not fit, if they do not. */
+  diverged = undefined;
+  /** Outcomes that the body was handed, for retries of the run. */
+  outcomes = [];
+  /** The call that an error came from. */
+  origins = new WeakMap();
+  isStopped = false;
+  isGone = false;
+  isDraining = false;
+  /** Replies of the server that are awaited. */
+  asking = 0;
+  #waits = new Waits();
+  #steps = new Steps(this);
+  /** Signals whose waits were abandoned before they were handed over. */
+  #unclaimed = [];
+  #unwanted = [];
+  #memos = new Map();
+  #tried = new Map();
+  #isRecordingCancel = false;
+  #isScheduled = false;
+  #alarm = undefined;
+
+  constructor(host, claimed, program, history, inbox) {
+    this.host = host;
+    this.claimed = claimed;
+    this.program = program;
+    const { records, taken } = this.#sort(history);
+    this.replay = new Replay(records);
+    this.inbox = new Inbox(claimed, taken);
+    this.inbox.begin(inbox);
+    this.inbox.isStopping ||= records.some((record) => record.kind === 'cancel');
+    this.bodyNow = startOf(claimed);
+    this.journal = new Journal(host.connection, claimed, host.version, {
+      lost: () => this.drop(),
+      broken: (error) => this.leaving.breakOff(error),
+    });
+    this.leaving = new Leaving(this);
+  }
+
+  get uid() {
+    return this.claimed.uid;
+  }
+
+  get fence() {
+    return this.claimed.fence;
+  }
+
+  #sort(history) {
+    const records = [];
+    const taken = new Set();
+    for (const row of history) {
+      if (row.message !== undefined) taken.add(row.message);
+      if (row.kind === 'memo') this.#memos.set(row.identity.replace(/^=memo\./, ''), row);
+      else if (row.kind !== 'note') records.push({ ...row, at: row.closed_at ?? row.opened_at ?? 0 });
+      if (row.attempt === 1 && row.seq === undefined) this.#tried.set(row.identity, row.opened_at);
+    }
+    return { records, taken };
+  }
+
+  // --- the body asks ------------------------------------------------------------------------------
+
+  newBranch(parent) {
+    return this.replay.branch(parent);
+  }
+
+  callStep(branch, step, input, options) {
+    return this.#ask(stepCall(this, step, input, options), branch);
+  }
+
+  callChild(branch, name, input, options) {
+    return this.#ask(childCall(this, name, input, options), branch);
+  }
+
+  callTimer(branch, delay) {
+    return this.#ask(new TimerCall(this.bodyNow + delay), branch);
+  }
+
+  callSignal(branch, name, timeout) {
+    const promise = this.#ask(new SignalCall(name, timeout === null ? undefined : this.bodyNow + timeout), branch);
+    this.#handOnUnclaimed();
+    return promise;
+  }
+
+  report(value) {
+    if (this.replay.live && !this.isStopped) this.host.progress(this, value);
+  }
+
+  #ask(call, branch) {
+    if (this.isStopped || this.diverged !== undefined) return call.promise; // nothing is done for this body any more
+    const answer = this.replay.ask(branch, call.kind, call.name, call.argsHash);
+    if (answer.is === 'diverged') {
+      this.diverged = answer;
+      this.pump();
+      return call.promise;
+    }
+    call = elsewhere(call, answer.record);
+    call.identity = answer.identity;
+    call.branch = branch;
+    call.asked = this.replay.read;
+    this.calls.set(call.identity, call);
+    if (answer.record !== undefined) call.takeUp(answer.record);
+    if (answer.is === 'fresh' || answer.is === 'resume') this.#begin(call);
+    return call.promise;
+  }
+
+  /** Wait no more for the calls of some branches, and of those below them. */
+  abandonBranches(branches, error) {
+    for (const call of [...this.calls.values()]) {
+      if (branches.some((branch) => call.branch === branch || call.branch.startsWith(`${branch}.`))) this.#abandon(call, error);
+    }
+  }
+
+  #abandon(call, error) {
+    this.calls.delete(call.identity);
+    this.#waits.discard(call);
+    this.#steps.stop(call, error);
+    if (call instanceof ChildCall && call.isKept) this.#unwanted.push(call.child);
+    call.reject(error);
+    this.pump();
+  }
+
+  isWanted(call) {
+    return !this.isStopped && this.calls.get(call.identity) === call;
+  }
+
+  // --- what it asked for is done ------------------------------------------------------------------
+
+  #begin(call) {
+    const memo = this.#memos.get(call.identity);
+    if (memo?.name === `${call.kind} ${call.name}` && memo.args_hash === call.argsHash) {
+      this.close(call, { state: 'succeeded', payload: memo.payload });
+    } else if (call instanceof ChildCall) this.#beginChild(call);
+    else if (call instanceof StepCall && call.due === undefined) this.#steps.perform(call);
+    else this.#waits.add(call);
+    this.pump();
+  }
+
+  #beginChild(call) {
+    if (call.isKept) {
+      this.#waits.add(call);
+      return;
+    }
+    const starts = [call.newRun(this.claimed)];
+    const record = this.journal.row(call, 'open', undefined, { payload: call.opening() });
+    this.journal.write({ records: [record], starts }, ({ at }) => {
+      this.replay.recorded({ ...record, at });
+      call.isKept = true;
+      if (!this.isWanted(call)) this.#unwanted.push(call.child); // it was abandoned while it was started
+      this.wait(call);
+    });
+  }
+
+  /** Wait for a call, unless it was abandoned meanwhile. */
+  wait(call) {
+    if (this.isWanted(call)) this.#waits.add(call);
+    this.pump();
+  }
+
+  /** When the first attempt of a call began that history has. */
+  triedSince(call) {
+    return this.#tried.get(call.identity);
+  }
+
+  /** Whether no step may begin now. */
+  get mayNotBegin() {
+    return this.isDraining || this.#isBarred;
+  }
+
+  get #isBarred() {
+    return this.#isRecordingCancel || this.inbox.isHeld;
+  }
+
+  /** Write the outcome of a call at the next position of history; once it is written, the body is handed it. */
+  close(call, { state, payload, error, message }) {
+    this.#waits.discard(call);
+    const rest = { payload, error, message, took: call.took };
+    const record = this.journal.row(call, state, this.replay.takePosition(), rest);
+    this.journal.write({ records: [record] }, ({ at }) => {
+      this.replay.recorded({ ...record, at });
+      this.pump();
+    });
+  }
+
+  // --- turns --------------------------------------------------------------------------------------
+
+  begin() {
+    if (this.replay.live && this.inbox.cancel !== null) {
+      this.leaving.end(stopMove(readStop(this.inbox.takeCancel()))); // it was cancelled before it began
+      return;
+    }
+    let input;
+    try {
+      input = decode(this.claimed.input, 'the input');
+    } catch (error) {
+      this.diverged = { is: 'unreadable', error };
+      this.pump();
+      return;
+    }
+    const body = (async () => this.program.fn(input, new WorkflowContext(this, '')))();
+    body.then(
+      (value) => this.#ended({ value }),
+      (error) => this.#ended({ error }),
+    );
+    this.pump();
+  }
+
+  #ended(end) {
+    this.end = end;
+    this.pump();
+  }
+
+  /** Let the run take its next turn, once the body is quiet. */
+  pump() {
+    if (this.isStopped || this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(() => {
+      this.#isScheduled = false;
+      if (this.isStopped) return;
+      try {
+        this.#turn();
+      } catch (error) {
+        this.leaving.breakOff(error);
+      }
+    });
+  }
+
+  #turn() {
+    this.#takeStop();
+    while (!this.#isBarred && this.diverged === undefined && this.end === undefined) {
+      const turn = this.replay.next();
+      if (turn.is === 'deliver') {
+        this.#deliver(turn.record);
+        this.pump();
+        return;
+      }
+      if (turn.is === 'wait') break;
+      if (turn.is === 'diverged') this.diverged = turn;
+      else for (const identity of turn.released) if (this.calls.has(identity)) this.#begin(this.calls.get(identity));
+    }
+    this.#conclude();
+  }
+
+  #deliver(record) {
+    this.bodyNow = Math.max(this.bodyNow, record.at);
+    if (record.kind === 'cancel') {
+      this.cancelled = record;
+      for (const call of [...this.calls.values()]) this.#abandon(call, new Cancelled(decode(record.payload).why));
+      return;
+    }
+    const call = this.calls.get(record.identity);
+    if (call === undefined) {
+      if (record.kind === 'signal' && record.state === 'succeeded') this.#unclaimed.push(record);
+      this.#handOnUnclaimed();
+      return;
+    }
+    this.#handOver(call, record);
+  }
+
+  #handOver(call, record) {
+    this.calls.delete(call.identity);
+    const error = call.settle(record);
+    this.outcomes.push({ identity: call.identity, name: call.name, asked: call.asked, seq: record.seq, isGood: error === undefined });
+    if (error !== undefined) this.origins.set(error, call.identity);
+  }
+
+  /** Give a signal, whose wait was abandoned before it was handed over, to the next wait of that name. */
+  #handOnUnclaimed() {
+    for (const record of this.#unclaimed) {
+      const call = [...this.calls.values()].find((each) => each instanceof SignalCall && each.name === record.name);
+      if (call === undefined) continue;
+      this.#unclaimed.splice(this.#unclaimed.indexOf(record), 1);
+      this.#waits.discard(call);
+      this.#handOver(call, record);
+      return;
+    }
+  }
+
+  /** Record once that the run is to stop, for its body to receive. */
+  #takeStop() {
+    if (this.inbox.cancel === null || this.#isRecordingCancel || this.diverged !== undefined || this.end !== undefined) return;
+    const message = this.inbox.takeCancel();
+    if (this.cancelled !== undefined || this.replay.recordOf(CANCEL_IDENTITY) !== undefined) return;
+    const stop = readStop(message);
+    const call = new Call('cancel', 'cancel');
+    call.identity = CANCEL_IDENTITY;
+    this.#isRecordingCancel = true;
+    const rest = { payload: encode(stop), message: message.seq };
+    const record = this.journal.row(call, 'succeeded', this.replay.takePosition(), rest);
+    this.journal.write({ records: [record] }, ({ at }) => {
+      this.#isRecordingCancel = false;
+      this.replay.recorded({ ...record, at });
+      this.pump();
+    });
+  }
+
+  #conclude() {
+    if (this.diverged !== undefined) this.leaving.pause();
+    else if (this.end !== undefined && !this.inbox.isHeld) {
+      if (this.asking === 0) this.leaving.finish();
+    } else if (this.#isGraceOver && this.asking === 0) this.leaving.end(stopMove(decode(this.cancelled.payload)));
+    else {
+      this.#cancelUnwanted();
+      this.#endWaits();
+      if (!this.mayNotBegin) this.#steps.takeUpUndone();
+      this.#rest();
+    }
+  }
+
+  #endWaits() {
+    if (this.#isBarred || !this.replay.live) return;
+    for (const { call, ...outcome } of this.#waits.ready(this.inbox, this.host.now())) {
+      if (call instanceof StepCall) this.#steps.perform(call);
+      else this.close(call, outcome);
+    }
+  }
+
+  #cancelUnwanted() {
+    if (this.#unwanted.length === 0 || !this.replay.live) return;
+    const children = this.#unwanted;
+    this.#unwanted = [];
+    this.dismiss(children, () => this.pump());
+  }
+
+  /** Cancel children that nothing waits for any more; then call `then`. */
+  dismiss(children, then) {
+    this.ask('dismiss', { by: this.owner(), children }, then);
+  }
+
+  owner() {
+    return { run: this.uid, fence: this.fence };
+  }
+
+  /** Ask the server something for this run; without an answer the run is another's. */
+  ask(kind, body, then) {
+    this.asking += 1;
+    this.host.connection.request(kind, body).then(
+      (reply) => {
+        this.asking -= 1;
+        if (!this.isGone) then(reply);
+      },
+      (error) => {
+        this.asking -= 1;
+        if (error.code === undefined || error.code === 'lease_lost') this.drop();
+        else this.leaving.breakOff(error);
+      },
+    );
+  }
+
+  /** Wait for what is being worked on or, if there is nothing, leave the worker. */
+  #rest() {
+    if (this.journal.writing > 0 || this.#steps.underWay > 0 || this.asking > 0) {
+      this.#setAlarm();
+      return;
+    }
+    if (this.#isScheduled) return;
+    if (this.#steps.hasUndone && this.isDraining) {
+      this.release();
+      return;
+    }
+    const { seen } = this.inbox;
+    if (this.inbox.isHeld) this.leaving.park(this.#waits, { state: 'paused', reason: 'operator', seen });
+    else if (this.calls.size === 0 && this.cancelled === undefined) this.leaving.endStuck();
+    else this.leaving.park(this.#waits, { state: 'waiting', due: this.#nextDue(), seen });
+  }
+
+  #nextDue() {
+    const { nextDue } = this.#waits;
+    return this.cancelled === undefined ? nextDue : Math.min(nextDue ?? Infinity, this.#graceEnds);
+  }
+
+  get #graceEnds() {
+    return this.cancelled.at + decode(this.cancelled.payload).grace;
+  }
+
+  get #isGraceOver() {
+    return this.cancelled !== undefined && this.#graceEnds <= this.host.now();
+  }
+
+  #setAlarm() {
+    clearTimeout(this.#alarm);
+    const due = this.#nextDue();
+    if (due === undefined || this.#isBarred) return;
+    const ms = Math.max(1, Math.ceil((due - this.host.now()) / 1000));
+    this.#alarm = setTimeout(() => this.pump(), Math.min(ms, MAX_TIMER_MS));
+  }
+
+  // --- others about it ----------------------------------------------------------------------------
+
+  get isIdle() {
+    return this.journal.writing === 0 && this.#steps.underWay === 0 && this.asking === 0;
+  }
+
+  /** The children that end with the run. */
+  get childrenLeft() {
+    const awaited = [...this.calls.values()].filter((call) => call instanceof ChildCall && call.isKept);
+    return [...new Set([...this.#unwanted, ...awaited.map((call) => call.child)])];
+  }
+
+  /** Take messages, and the number of the last one; return whether any is new. */
+  receive(rows, counted = 0) {
+    const { seen } = this.inbox;
+    this.inbox.add(rows, counted);
+    this.pump();
+    return this.inbox.seen > seen;
+  }
+
+  /** Do no more for the body: how the run leaves is decided. */
+  stop() {
+    this.isStopped = true;
+    clearTimeout(this.#alarm);
+  }
+
+  /** Go on: a message arrived before the run could leave. */
+  goOn(rows, counted) {
+    if (this.isGone) return;
+    this.isStopped = false;
+    this.receive(rows, counted);
+  }
+
+  /** Begin no more steps; after those under way, release the run if it needs more. */
+  windDown() {
+    this.isDraining = true;
+    this.pump();
+  }
+
+  /** Release the run unfinished, for another worker to continue. */
+  release() {
+    if (this.isStopped) return;
+    this.stop();
+    this.#steps.stopAll('the worker stops');
+    this.journal.whenWritten(() => {
+      if (!this.isGone) this.journal.write({ move: { state: 'ready', seq: this.replay.last } }, () => this.leave());
+    });
+  }
+
+  /** Forget the run without writing anything: it belongs to another worker. */
+  drop() {
+    if (this.isGone) return;
+    this.host.log('run.lost', { run: this.claimed.id });
+    this.leave();
+  }
+
+  leave() {
+    if (this.isGone) return;
+    this.stop();
+    this.isGone = true;
+    this.#steps.stopAll('the run has left this worker');
+    this.host.left(this);
+  }
+
+}
+
+/** Return the time at which the body of a run starts: a retry starts when the run did that it retries. */
+function startOf(claimed) {
+  const first = claimed.beginning === undefined ? null : JSON.parse(claimed.beginning)[0];
+  return first ?? claimed.started_at ?? claimed.created_at ?? 0;
+}
+
+/** Return the program of a routed step: a body that calls it, with the limits that its caller has set. */
+export function stepProgram(definition, claimed) {
+  const { retry, timeout } = readLimits(claimed.retry);
+  const here = { ...definition, queue: undefined, retry: retry ?? definition.retry, timeout: timeout ?? definition.timeout };
+  return { name: definition.name, fn: (input, ctx) => ctx.step(here, input), retry: undefined, code: definition.code };
+}

@@ -1,0 +1,78 @@
+// Retry policies: how often something is tried, how long between, and for which errors.
+
+import { MINUTE, SECOND, microseconds } from './durations.js';
+import { BadInput, Fatal, Retryable, Unencodable, typesOf } from './errors.js';
+
+/**
+ * @typedef {object} Policy  As it is stored; times are microseconds.
+ * @property {number | null} attempts
+ * @property {number} first
+ * @property {number} factor
+ * @property {number} most
+ * @property {number} jitter
+ * @property {string[]} only
+ * @property {string[]} never
+ * @property {number | null} within
+ */
+
+/** @type {Policy} */
+export const STEPS = {
+  attempts: 3,
+  first: SECOND,
+  factor: 2,
+  most: MINUTE,
+  jitter: 0.1,
+  only: [],
+  never: [],
+  within: null,
+};
+
+/** @returns {Policy} a policy as it is stored, in microseconds */
+export function policyOf(given) {
+  const policy = {
+    attempts: given.attempts === undefined ? STEPS.attempts : given.attempts,
+    first: given.delay === undefined ? STEPS.first : microseconds(given.delay),
+    factor: given.factor ?? STEPS.factor,
+    most: given.maxDelay === undefined ? STEPS.most : microseconds(given.maxDelay),
+    jitter: given.jitter ?? STEPS.jitter,
+    only: namesOf(given.only),
+    never: namesOf(given.never),
+    within: given.within === undefined ? null : microseconds(given.within),
+  };
+  if (policy.attempts !== null && !(Number.isInteger(policy.attempts) && policy.attempts > 0)) {
+    throw new BadInput(`retry attempts=${policy.attempts}`, 'is not a positive whole number', 'Use 1 to try once.');
+  }
+  return policy;
+}
+
+function namesOf(given = []) {
+  return [given].flat().map((kind) => (typeof kind === 'string' ? kind : typesOf(kind.prototype)[0]));
+}
+
+/** Return how long to wait after an attempt (from 1), in microseconds. */
+export function delayAfter(policy, attempt, random) {
+  const grown = Math.min(policy.most, Math.round(policy.first * policy.factor ** (attempt - 1)));
+  return grown + Math.floor(grown * policy.jitter * random);
+}
+
+/**
+ * Return after how many microseconds to try again after an attempt failed; null: not at all.
+ * @param {Policy} policy
+ */
+export function decide(policy, attempt, error, elapsed = 0, random = Math.random()) {
+  if (error instanceof Fatal || error instanceof Unencodable) return null;
+  const names = typesOf(error);
+  if (names.some((name) => name === 'onward.errors.Fatal' || policy.never.includes(name))) return null;
+  const isListed = policy.only.length === 0 || names.some((name) => policy.only.includes(name));
+  if (!isListed && !(error instanceof Retryable)) return null;
+  if (policy.attempts !== null && attempt >= policy.attempts) return null;
+  const hasDelay = error instanceof Retryable && error.after !== undefined;
+  const after = hasDelay ? microseconds(error.after) : delayAfter(policy, attempt, random);
+  return policy.within !== null && elapsed + after >= policy.within ? null : after;
+}
+
+/** Return the policy and the time limit of a routed step, which the run that called it has set. */
+export function readLimits(text) {
+  const limits = text ? JSON.parse(text) : {};
+  return { retry: limits.retry ?? null, timeout: limits.timeout ?? null };
+}

@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+
+import { decode, decodeError, encode, encodeError, fingerprint } from '../src/codec.js';
+import { microseconds, shown } from '../src/durations.js';
+import { Fatal, RunFailed, StepFailed, TimedOut, Unencodable } from '../src/errors.js';
+import { Naming, childUid, escaped } from '../src/identity.js';
+import { STEPS, decide, delayAfter, policyOf } from '../src/retry.js';
+
+const PAGE = readFileSync(new URL('../../../docs/protocol.md', import.meta.url), 'utf8');
+const VECTORS = JSON.parse(/^```json\n(\{\n  "fingerprints".*?)^```$/ms.exec(PAGE)[1]);
+
+for (const { value, fingerprint: wanted } of VECTORS.fingerprints) {
+  test(`the fingerprint of ${JSON.stringify(value).slice(0, 40)} is that of Python`, () => {
+    assert.equal(fingerprint(value), wanted);
+  });
+}
+
+test('child uids are those of Python', () => {
+  for (const { parent, identity, asked_at: at, uid } of VECTORS.child_uids) assert.equal(childUid(parent, identity, at), uid);
+});
+
+test('identities are those of Python', () => {
+  for (const { text, escaped: wanted } of VECTORS.escapes) assert.equal(escaped(text), wanted);
+});
+
+test('calls are numbered by branch and name', () => {
+  const naming = new Naming();
+  const branch = naming.branch('');
+  const made = [naming.call('', 'add'), naming.call('', 'add'), naming.call(branch, 'add'), naming.branch(branch)];
+  assert.deepEqual(made, [':add#1', ':add#2', '0:add#1', '0.0']);
+});
+
+test('errors of Python come back with type, bases and cause', () => {
+  for (const { payload, type, message } of VECTORS.errors) {
+    const error = decodeError(Buffer.from(payload));
+    if (type.endsWith('TimedOut')) assert.ok(error instanceof TimedOut);
+    else assert.deepEqual([error.type, error.message], [type, message]);
+  }
+});
+
+test('an error keeps its type, its bases and its cause', () => {
+  class OutOfStock extends Fatal {}
+  const error = decodeError(encodeError(new OutOfStock('no tea', { cause: new RangeError('0 left') })));
+  assert.ok(error.isA('OutOfStock') && error.isA('Fatal'));
+  assert.equal(error.message, 'no tea');
+  assert.equal(error.cause.type, 'RangeError');
+});
+
+test('errors of Onward come back as themselves', () => {
+  assert.ok(decodeError(encodeError(new TimedOut('step', '1s'))) instanceof TimedOut);
+  assert.equal(decodeError(encodeError(new RunFailed('r', 'logic', 'x'))).run, 'r');
+});
+
+test('payloads have a tag, and nothing in them is changed silently', () => {
+  assert.equal(encode({ a: [1, null] }).toString(), 'json:{"a":[1,null]}');
+  assert.equal(encode(undefined).toString(), 'json:null');
+  assert.deepEqual(decode(encode({ a: 'é😀' })), { a: 'é😀' });
+  for (const value of [NaN, { a: Infinity }, [1n], () => 1, 'half \ud800']) assert.throws(() => encode(value), Unencodable);
+  assert.throws(() => encode('x'.repeat(3_000_000)), Unencodable);
+  assert.throws(() => decode(Buffer.from('zstd:x')), /codec tag is "zstd"/);
+});
+
+test('durations are seconds or texts', () => {
+  assert.equal(microseconds(1.5), 1_500_000);
+  assert.equal(microseconds('1h 30m'), 5_400_000_000);
+  assert.equal(shown(5_400_000_000), '1h 30m');
+  for (const wrong of ['', 'soon', -1, NaN, '1x']) assert.throws(() => microseconds(wrong), /not valid/);
+});
+
+test('a policy decides by type, attempts and time', () => {
+  assert.equal(decide(STEPS, 1, new Error('x'), 0, 0), 1_000_000);
+  assert.equal(decide(STEPS, 3, new Error('x')), null);
+  assert.equal(decide(STEPS, 1, new Fatal('x')), null);
+  assert.equal(decide(policyOf({ only: TypeError }), 1, new Error('x')), null);
+  assert.notEqual(decide(policyOf({ only: TypeError }), 1, new TypeError('x')), null);
+  assert.equal(decide(policyOf({ never: 'TypeError' }), 1, new TypeError('x')), null);
+  assert.equal(decide(policyOf({ within: 1 }), 1, new Error('x'), 10), null);
+  assert.equal(delayAfter(STEPS, 50, 0), 60_000_000);
+  assert.throws(() => policyOf({ attempts: 0 }), /positive/);
+});
