@@ -143,7 +143,7 @@ def test_people_read_the_difference_with_arguments_and_no_hashes(filled: str, pr
         '  + now:      step charge {"cents": 600}',
         "  in shop.py, line 22: receipt = await charge(600)",
     ]
-    assert "2 open runs checked: the code does not fit 1." in answer.out
+    assert "2 open runs checked: the code does not fit 1 of them." in answer.out
 
 
 @pytest.mark.parametrize(

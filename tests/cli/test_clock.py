@@ -134,7 +134,7 @@ def test_the_clock_of_a_postgres_server_is_shown_and_cannot_be_reset(
 def test_a_delayed_start_counts_from_now_when_told_to(ahead: str, ask: Ask) -> None:
     answer = ask("clock", "--reset", "--retime", "--db", ahead)
 
-    assert answer.out == "The waits of 1 run count from now: a\n"
+    assert answer.out == "The waits of 1 run start over now: a\n"
     assert json.loads(ask("clock", "--json", "--db", ahead).out)["timers"] == 0
 
 
@@ -148,7 +148,7 @@ def test_waits_that_were_set_while_the_time_was_ahead_count_from_now_when_told_t
         async with App(slept) as app, app.worker(workflows=[naps]):
             return str(await (await app.get("nap")).result(timeout="30s"))
 
-    assert answer.out == "The waits of 1 run count from now: nap\n"
+    assert answer.out == "The waits of 1 run start over now: nap\n"
     assert json.loads(again.out) == {"retimed": []}
     assert asyncio.run(awake()) == "awake"
 

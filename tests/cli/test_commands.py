@@ -38,7 +38,7 @@ def every(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], cli
 
 COMMANDS = dict(every(commands()))
 EACH = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-CREATING = {("dev",), ("migrate",), ("worker",)}
+CREATING = {("dev",), ("migrate",), ("server",), ("worker",)}
 OF_CODE = {("check",), ("demo",)}
 SEEKING = [path for path in COMMANDS if path not in CREATING | OF_CODE]
 
@@ -51,11 +51,13 @@ def example(path: tuple[str, ...]) -> list[str]:
 
 def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
-        "check", "clock", "demo", "dev", "doctor", "migrate", "prune",
+        "check", "clock", "demo", "dev", "doctor", "migrate", "prune", "server",
         "start", "stats", "why", "worker",
         "cache list", "cache purge",
         "dead list", "dead groups", "dead show", "dead replay", "dead discard",
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
+        "keys create", "keys list", "keys revoke", "keys rotate",
+        "namespaces create", "namespaces list", "namespaces enable", "namespaces disable",
         "inputs list", "inputs counts", "inputs show", "inputs skip",
         "pipelines list", "pipelines show", "pipelines trigger", "pipelines pause",
         "pipelines resume",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from onward import App, Signal, step, workflow
-from onward.errors import RunPaused
+from onward.errors import RunOver, RunPaused
 from onward.store import Wanted
 from tests.kit.watching import until_state
 
@@ -85,7 +86,8 @@ def test_a_run_that_code_does_not_fit_is_shown_with_a_fork_that_helps(
     assert shown.startswith(f"Next: Deploy code that fits, or: {ASKED} --db ")
     assert ask("runs", "fork", "order-1", "--step", ":charge#1", "--db", diverged).status == 0
     with App(diverged).sync() as app, app.worker(workflows=[shopping]):
-        app.signal("order-1", picked, 5)
+        with suppress(RunOver):  # the signal from before may have been enough
+            app.signal("order-1", picked, 5)
         assert app.get("order-1").result(timeout="60s") == 7
 
 

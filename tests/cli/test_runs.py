@@ -258,7 +258,7 @@ def test_a_signal_to_what_is_over_comes_too_late(shop: str, ask: Ask) -> None:
 
 def test_what_failed_is_retried_and_what_did_not_is_refused(shop: str, ask: Ask) -> None:
     answer = ask("runs", "retry", "fail-1")
-    assert (answer.status, answer.out) == (0, "run fail-1 is retried\n")
+    assert (answer.status, answer.out) == (0, "run fail-1 is being retried\n")
     assert state(ask, "fail-1") == "ready"
     assert ask("runs", "retry", "hold-1").status == 1
 
@@ -277,7 +277,7 @@ def test_a_fork_sends_an_uncertain_effect_again_only_if_it_is_told_to(shop: str,
     words = ("runs", "fork", "pay-1", "--step", "weigh", "--new-id", "pay-2")
     answer = ask(*words)
     assert (answer.status, answer.out) == (1, "")
-    assert "would resend effects that have, or may have, happened: charge (" in answer.err
+    assert "would resend effects that happened, or may have happened: charge (" in answer.err
     assert ask("runs", "show", "pay-2").status == 1
     assert ask(*words, "--resend").status == 0
     assert state(ask, "pay-2") == "ready"

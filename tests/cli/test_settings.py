@@ -15,7 +15,7 @@ from onward.errors import BadInput
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onward.cli.worker_settings import WorkerCommand
+    from onward.cli.command_settings import WorkerCommand
     from tests.cli.conftest import Ask
 
 COMMAND = cast("WorkerCommand", commands().commands["worker"])

@@ -88,7 +88,7 @@ app = App("orders.db")
 async def block() -> None:
     Path("blocked").touch()
     while True:
-        time.sleep(60)
+        time.sleep(5)
 """
 
 

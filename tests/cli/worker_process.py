@@ -52,7 +52,11 @@ class WorkerProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "onward", command, *words],
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | env,
+            # Cached bytecode hides a module of the same size, written within the same second.
+            env=os.environ
+            | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
+            | env,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -70,6 +74,13 @@ class WorkerProcess:
             if part in line:
                 return line
         raise AssertionError(f"the worker ended without {part!r}: {self.log}")
+
+    def said(self) -> str:
+        """Return the next line of what it prints beside its log."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().rstrip("\n")
+        assert line, f"the process ended: {self._process.communicate()[1]}"
+        return line
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

@@ -9,27 +9,21 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from onward.store import Store, open_store
-from onward.store.address import SqliteAddress
-from onward.store.sqlite.database import SqliteDatabase
-from onward.system.clock import SystemRandomness, spawn_thread
 from tests.conformance.suite import World
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from onward.core.ports import Spawn
-
 
 class MemoryWorld(World):
     """SQLite in memory: one database, one store a namespace, one connection.
 
-    Without threads it is what a simulation uses.
+    It has no threads, as in a simulation.
     """
 
-    def __init__(self, spawn: Spawn | None = spawn_thread) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._spawn = spawn
         self._stores_by_namespace: dict[str, Store] = {}
 
     async def open(self, namespace: str) -> Store:
@@ -39,16 +33,11 @@ class MemoryWorld(World):
 
     async def _open(self, namespace: str) -> Store:
         if not self._stores_by_namespace:
-            store = open_store(":memory:", namespace=namespace, clock=self.clock, spawn=self._spawn)
+            store = open_store(":memory:", namespace=namespace, clock=self.clock, spawn=None)
             return await store.__aenter__()
         # Another namespace of the same database, which no address can name.
-        first = next(iter(self._stores_by_namespace.values())).database
-        assert isinstance(first, SqliteDatabase)
-        assert first._file is not None
-        database = SqliteDatabase(SqliteAddress(None), namespace, self.clock, self._spawn)
-        database._file = first._file
-        first._file.users += 1
-        return Store(database, namespace, self.clock, SystemRandomness())
+        first = next(iter(self._stores_by_namespace.values()))
+        return await first.view(namespace).__aenter__()
 
     async def close(self, store: Store) -> None:
         if self._stores_by_namespace.pop(store.namespace, None) is not None:

@@ -12,11 +12,15 @@ import pytest
 
 from tests.docs.pages import ROOT, Fence, fences, pages, shown
 from tests.docs.projects import file_of
+from tests.kit.servers import server_thread
 
 # Pages with projects, whose files a test of their own runs.
 PROJECTS = {
     f"docs/guides/{name}.md"
-    for name in ("django", "fastapi", "production", "quick-start", "schedules", "testing")
+    for name in (
+        *("django", "fastapi", "production", "quick-start"),
+        *("remote-workers", "schedules", "testing"),
+    )
 }
 
 # Pages that teach. Pages on the inside may show fragments.
@@ -68,6 +72,15 @@ def test_the_sample_of_the_readme_runs_twice(tmp_path: Path) -> None:
     for _ in range(2):
         answer = run_sample(code, tmp_path)
         assert (answer.returncode, answer.stdout) == (0, printed), answer.stderr
+
+
+def test_the_sample_of_the_readme_prints_the_same_through_a_server(tmp_path: Path) -> None:
+    [(_, code, printed)] = [each for each in samples() if each[0].startswith("README.md")]
+    with server_thread() as servers, servers.serve(str(tmp_path / "served.db")) as url:
+        remote = code._replace(text=code.text.replace("onward.db", url))
+        assert url in remote.text
+        answer = run_sample(remote, tmp_path)
+    assert (answer.returncode, answer.stdout) == (0, printed), answer.stderr
 
 
 def test_every_page_with_a_project_is_run_by_a_test() -> None:

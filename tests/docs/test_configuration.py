@@ -50,5 +50,5 @@ def test_every_flag_of_a_worker_is_listed() -> None:
 
 def test_every_variable_is_listed() -> None:
     used = {name for path in files("src") for name in VARIABLE.findall(path.read_text())}
-    used |= {variable(name) for name in (*DEFAULTS, "debug", "worker_stall_limit")}
+    used |= {variable(name) for name in (*DEFAULTS, "debug", "worker_stall_limit", "server_grpc")}
     assert used == set(VARIABLE.findall(PAGE))

@@ -24,6 +24,7 @@ COMMANDS = [f"C{number}" for number in range(1, 10)]
 SCHEDULES = [*(f"S{number}" for number in range(1, 10)), "K27", "K28", "K29"]
 WORKERS = [f"W{number}" for number in range(1, 7)]
 QUEUES = [*(f"Q{number}" for number in range(1, 5)), "K22", "K23", "K24", "K25", "K34", "K38"]
+SERVER = [f"K{number}" for number in (*range(1, 9), 13, 19, 20, 21, 26, 32, 37)]
 STATEMENTS = [f"A{number}" for number in range(1, 17)]
 KNOWN_FAULTS = [f"W{number}" for number in range(1, 40)]
 SUITES = [
@@ -52,7 +53,7 @@ def rows(text: str) -> list[Row]:
 def test_everything_has_its_row() -> None:
     numbers = [row.number for row in rows(PAGE.read_text())]
     stent = BEHAVIOURS + FAULTS + PROMISES + PLANNED + COMMANDS
-    kagzi = SCHEDULES + WORKERS + QUEUES
+    kagzi = SCHEDULES + WORKERS + QUEUES + SERVER
     known = stent + kagzi + STATEMENTS + KNOWN_FAULTS
     assert numbers[: len(known)] == known
     assert list(dict.fromkeys(numbers[len(known) :])) == SUITES

@@ -8,7 +8,7 @@ from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs/internals/one-core.md").read_text()
 MIGRATIONS = ROOT / "src/onward/store/sql/migrations"
-TO_COME = "These come with the server:"
+TO_COME = "These tables are planned:"
 
 
 def tables(text: str) -> set[str]:

@@ -45,6 +45,11 @@ class Door(NamedTuple):
 # A name that its file no longer uses must go from here.
 DOORS = [
     Door(
+        "src/onward/cli/reloader.py",
+        {"asyncio.to_thread"},
+        "it looks at all files of a project while the server in the same event loop answers",
+    ),
+    Door(
         "src/onward/sdk/effect.py",
         {"uuid.uuid4"},
         "the key of an effect that is called outside a run, where nothing is replayed",
@@ -61,6 +66,11 @@ DOORS = [
             "random.Random.__init__.__code__",
         },
         "compared with what a workflow body calls, never called",
+    ),
+    Door(
+        "src/onward/server/process.py",
+        {"asyncio.to_thread"},
+        "slots of schedules are counted outside of the event loop of the server",
     ),
     Door(
         "src/onward/engine/local_worker.py",

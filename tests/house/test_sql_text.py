@@ -20,7 +20,7 @@ STATEMENT = re.compile(
 
 # Statements that take no parameters where a name or a number must stand, and why it is safe there.
 ALLOWED = {
-    "src/onward/store/postgres/database.py": "CREATE SCHEMA; the address was checked for its name",
+    "src/onward/store/postgres/connections.py": "CREATE SCHEMA; the name was checked",
     "src/onward/store/sqlite/row_statements.py": "WITH given; a text of a file, for several rows",
     "src/onward/testing/postgres.py": "CREATE and DROP DATABASE; the names are made there",
 }

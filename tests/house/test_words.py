@@ -26,7 +26,10 @@ OTHER_WORDS = {
     "util": "what it does",
 }
 
-BRANDED = {"OnwardError"}  # the root of all errors is told apart from others' by its name alone
+BRANDED = {
+    "OnwardError",
+    "OnwardServer",
+}  # the root of all errors is told apart from others' by its name alone
 
 
 def defined(module: ast.Module) -> Iterator[tuple[int, str]]:

@@ -51,9 +51,9 @@ class Hand:
 
     async def write(self, worker: str, *commits: Commit) -> Written:
         """Write commits as a writer would, in the transaction that is open here."""
-        chosen, taken = fold(commits)
+        chosen, taken = fold([(worker, commit) for commit in commits])
         assert all(taken)
-        return await batch.write(self.tx, worker, chosen)
+        return await batch.write(self.tx, chosen)
 
     async def somebody_waits(self) -> bool:
         """Say whether some backend of this database waits for a lock."""

@@ -26,7 +26,7 @@ async def worker(url: str, *queues: str) -> AsyncIterator[Subscription]:
     """An subscription in another process, which hears what comes by the server alone."""
     async with open_store(url) as store:
         database: Any = store.database
-        await database._listener.ready.wait()
+        await database._channel.ready.wait()
         with store.subscribe(map(queue_subject, queues)) as subscription:
             yield subscription
 
@@ -122,10 +122,10 @@ async def test_a_process_hears_its_own_hints_once(postgres_url: str) -> None:
     own, last = queue_subject("own"), queue_subject("last")
     async with open_store(postgres_url) as here, open_store(postgres_url) as there:
         database: Any = here.database
-        await database._listener.ready.wait()
+        await database._channel.ready.wait()
         with here.subscribe([own, last]) as subscription:
             database.publish([own])
             assert await subscription.wait(LONG) == {own}
-            await database._listener._out.close()  # it has notified the server
+            await database._connections.listener.flush()  # it has notified the server
             there.database.publish([last])  # notifications come in the order of their commits
             assert await subscription.wait(LONG) == {last}

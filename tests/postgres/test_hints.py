@@ -16,7 +16,7 @@ FIRST, SECOND = queue_subject("first"), queue_subject("second")
 
 async def listening(store: Store) -> None:
     database: Any = store.database
-    await database._listener.ready.wait()
+    await database._channel.ready.wait()
 
 
 async def test_the_server_does_not_bring_a_process_its_own_hints_again(postgres_url: str) -> None:

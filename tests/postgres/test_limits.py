@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from onward.core.flow import FlowId, FlowKind
 from onward.core.run import rooms_beside
 from onward.engine.flows import FlowChange
@@ -28,6 +30,8 @@ TAKE_IF_THERE_IS_ROOM = """
                                 WHERE flow_key = 'k' AND state = 'running')
         FOR UPDATE SKIP LOCKED)
 """
+
+QUEUES = "SELECT name FROM onward.onward_flow WHERE kind = 'queue'"
 
 
 def limited(worker: str = WORKER, limit: int = 100) -> Wanted:
@@ -61,6 +65,39 @@ async def test_counting_without_holding_the_limit_passes_it(postgres_url: str) -
         await two.run(TAKE_IF_THERE_IS_ROOM, OTHER)
         await one.commit()
         assert (await store.counts())["running"] == 2
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [FlowId(FlowKind.WORKFLOW, "new"), FlowId(FlowKind.KEY, "new", "default")],
+    ids=lambda flow: str(flow.kind),
+)
+async def test_a_new_limit_waits_for_claims_that_have_not_read_it(
+    postgres_url: str, flow: FlowId
+) -> None:
+    async with open_store(postgres_url) as store, hand(postgres_url) as one:
+        await store.take_lease(WORKER, LONG)
+        await store.claim(limited())
+        await one.begin()
+        await claim(one, WORKER)
+        async with asyncio.TaskGroup() as tasks, hand(postgres_url) as eyes:
+            declaring = tasks.create_task(store.declare(flow, DeclaredLimits(1)))
+            await until(eyes.somebody_waits)
+            assert not declaring.done()
+            await one.commit()
+
+
+async def test_the_row_of_a_queue_is_there_before_a_claim_reads_limits(postgres_url: str) -> None:
+    async with open_store(postgres_url) as store, hand(postgres_url) as one:
+        await store.take_lease(WORKER, LONG)
+        await store.declare(FlowId(FlowKind.WORKFLOW, "hello"), DeclaredLimits(1))
+        await one.begin()
+        await one.tx.fetch("flows_to_claim", kind="workflow", names=["hello"])
+        async with asyncio.TaskGroup() as tasks, hand(postgres_url) as eyes:
+            tasks.create_task(store.claim(limited()))
+            await until(eyes.somebody_waits)
+            assert await eyes.run(QUEUES) == [("default",)]
+            await one.commit()
 
 
 async def test_a_claim_waits_for_one_that_counts_the_same_runs(postgres_url: str) -> None:

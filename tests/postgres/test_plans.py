@@ -204,8 +204,9 @@ async def test_claims_and_records_touch_few_pages_among_forty_thousand_runs(
         "names": array.format("hello"), "tags": "ARRAY[]::text[]", "limit": "10", **SUSPECTS,
     }  # fmt: skip
     record = {
-        "namespace": "'default'", "worker": f"'{WORKER}'", "run": array.format("ready20000"),
-        "fence": "ARRAY[1]", "r_run": array.format("ready20000"), "r_identity": array.format("a"),
+        "namespace": "'default'", "worker": array.format(WORKER), "fence": "ARRAY[1]",
+        "run": array.format("ready20000"), "r_run": array.format("ready20000"),
+        "r_identity": array.format("a"),
         "r_attempt": "ARRAY[1]", "r_seq": "ARRAY[1]", "r_kind": array.format("step"),
         "r_name": array.format("a"), "r_state": array.format("succeeded"),
     }  # fmt: skip

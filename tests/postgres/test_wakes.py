@@ -113,8 +113,8 @@ async def test_a_park_and_a_wake_of_one_run_submitted_together_lose_nothing(
     async with open_store(postgres_url) as store:
         park, end = await parent_and_child(store)
         writer = store.writer(WORKER)
-        lane = writer.lanes[0]
-        writer.lanes = [lane]  # both in one lane, so that they meet in its folding
+        lane = writer.group.lanes[0]
+        writer.group.lanes = [lane]  # both in one lane, so that they meet in its folding
         order = [park, end] if parks_first else [end, park]
         outcomes = await asyncio.gather(*map(writer.commit, order))
         assert lane.batches == 2

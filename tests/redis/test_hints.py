@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from onward.store.hints import Subscription
 
 LONG = 20.0  # seconds: only a failing test waits that long
+QUEUE = queue_subject("default")
 
 number = Signal("number", int)
 
@@ -274,6 +275,30 @@ async def test_whoever_listens_again_looks_for_what_nobody_told_it(
             redis.kill()
             redis.start()
             assert await subscription.wait(LONG) == {ANYTHING}
+
+
+@pytest.mark.usefixtures("quick")
+async def test_views_hear_their_own_namespace_through_one_redis(
+    deaf_url: str, redis: RedisServer
+) -> None:
+    async with (
+        open_store(deaf_url, hints=redis.url) as store,
+        open_store(deaf_url, namespace="one", hints=redis.url) as other,
+    ):
+        assert store._redis is not None
+        await store._redis.ready.wait()
+        async with store.view("one") as one, store.view("two") as two:
+            with one.subscribe([QUEUE]) as first, two.subscribe([QUEUE]) as second:
+                await redis.until_heard_by(4)
+                await other.start(a_run("a"))
+                async with asyncio.timeout(LONG):
+                    while QUEUE not in await first.wait(LONG):
+                        pass
+                assert QUEUE not in await second.wait(0)
+                redis.kill()
+                redis.start()
+                assert await first.wait(LONG) == {ANYTHING}
+                assert await second.wait(LONG) == {ANYTHING}
 
 
 async def test_a_redis_that_does_not_answer_holds_nobody_up(

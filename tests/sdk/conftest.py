@@ -6,6 +6,8 @@ So only tests that restart, share or open a store themselves run on a file too.
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -13,8 +15,11 @@ import pytest
 
 from onward import App
 from tests.kit.databases import postgres_template
+from tests.kit.servers import ServerThread, StoreBehindServer, server_thread
+from tests.sdk.remote import ALSO_REMOTE, NOT_REMOTE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["postgres_template"]
@@ -119,7 +124,33 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "url" not in metafunc.fixturenames or "url" in named:
         return
     module = metafunc.module.__name__.removeprefix("tests.sdk.")
-    metafunc.parametrize("url", databases(module, metafunc.function.__name__), indirect=True)
+    remote = metafunc.config.getoption("remote")
+    if remote is not None:
+        chosen = [f"remote-{remote}"]
+    else:
+        chosen = databases(module, metafunc.function.__name__)
+        chosen += ["remote-file"] if module in ALSO_REMOTE else []
+    metafunc.parametrize("url", chosen, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--remote`, leave out the tests that cannot run through a server."""
+    if config.getoption("remote") is None:
+        return
+    left_out = [item for item in items if why_not_remote(item) is not None]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if why_not_remote(item) is None]
+
+
+def why_not_remote(item: pytest.Item) -> str | None:
+    """Return why a test cannot run through a server; None if it can."""
+    module = item.nodeid.partition("::")[0].removeprefix("tests/sdk/").removesuffix(".py")
+    module = module.replace("/", ".")
+    name = getattr(item, "originalname", item.name)
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    if "url" not in fixtures and "memory" not in fixtures:
+        return "it takes no App"
+    return NOT_REMOTE.get(module) or NOT_REMOTE.get(f"{module}.{name}")
 
 
 def databases(module: str, test: str) -> list[str]:
@@ -136,6 +167,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         address: str = request.getfixturevalue("postgres_url")
         return address
+    if request.param.startswith("remote-"):
+        return served(request, tmp_path, request.param.removeprefix("remote-"))
     return ":memory:" if request.param == "memory" else str(tmp_path / "app.db")
 
 
@@ -145,6 +178,38 @@ def app(url: str) -> App:
 
 
 @pytest.fixture
-def memory() -> App:
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> App:
     """An app for what has nothing to do with the database."""
-    return App(":memory:")
+    remote = request.config.getoption("remote")
+    return App(":memory:" if remote is None else served(request, tmp_path, remote))
+
+
+def served(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> str:
+    """Return the address of a server for a database of its own, until the test ends."""
+    database = str(tmp_path / "app.db")
+    if kind == "postgres":
+        database = request.getfixturevalue("postgres_url")
+    # The server logs in this process, but its log is not the one that a test looks at.
+    logger = logging.getLogger("onward.server")
+    request.addfinalizer(partial(logger.setLevel, logger.level))
+    logger.setLevel(logging.ERROR)
+    serving = request.getfixturevalue("servers").serve(database)
+    request.addfinalizer(lambda: serving.__exit__(None, None, None))
+    patch = request.getfixturevalue("monkeypatch")
+    store = StoreBehindServer(database)
+    patch.setattr("onward.wire.remote_client.RemoteClient.store", store, raising=False)
+    address: str = serving.__enter__()
+    return address
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[ServerThread]:
+    """What runs the servers of tests."""
+    with server_thread() as thread:
+        yield thread
+
+
+@pytest.fixture
+def server_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a server on a SQLite file."""
+    return served(request, tmp_path, "file")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
 from onward.system.clock import SystemClock
 from tests.simulation.simulator.kinds import KINDS
-from tests.simulation.simulator.plan import draw_pipelines
+from tests.simulation.simulator.plan import draw_pipelines, draw_wire
 from tests.simulation.simulator.world import Failed, Simulation
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the seed of the first one")
     parser.add_argument("--seed", type=int, help="run this one alone, and print what happened")
     parser.add_argument("--pipelines", action="store_true", help="only worlds with pipelines")
+    parser.add_argument("--wire", action="store_true", help="workers reach it through servers")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     asked = parser.parse_args(arguments)
     make = _with_pipelines if asked.pipelines else Simulation
+    if asked.wire:
+        make = partial(_with_wire, pipelines=asked.pipelines)
     if asked.seed is not None:
         return replay(asked.seed, make, as_json=asked.json)
     return swarm(range(asked.first, asked.first + asked.seeds), make, as_json=asked.json)
@@ -44,6 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _with_pipelines(seed: int) -> Simulation:
     return Simulation(seed, draw_pipelines(seed, tuple(KINDS)))
+
+
+def _with_wire(seed: int, *, pipelines: bool) -> Simulation:
+    plan = _with_pipelines(seed).plan if pipelines else Simulation(seed).plan
+    return Simulation(seed, draw_wire(seed, plan))
 
 
 def swarm(seeds: range, make: Callable[[int], Simulation], *, as_json: bool) -> int:

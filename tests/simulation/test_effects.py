@@ -88,7 +88,7 @@ def test_a_no_that_counts_at_once_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_send_before_its_intent_is_written_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     async def hastily(self: Ledger, call: EffectCall) -> EffectEnd | None:
         call.effect = changed(call.effect, state=EffectState.IN_FLIGHT, attempt=1)
-        frame = window(call.definition.terms, at=self._host.clock.monotonic())
+        frame = window(call.terms, at=self._host.clock.monotonic())
         return await self._settle(call, self._host.sender.send(self, call, frame))
 
     monkeypatch.setattr(Ledger, "_send", hastily)

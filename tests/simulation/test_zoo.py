@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import onward.core.lease
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
+from onward.core.run import RunState
 from onward.engine.local_worker import LocalWorker
 from onward.model.commits import CommitOutcome
 from onward.runtime.attempts.attempt import Attempt
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from onward.core.instant import Instant
-    from onward.core.lease import Row
+    from onward.core.lease import Row, Write
     from onward.engine.notes import Noted
     from onward.model.commits import Answered, Commit
     from onward.model.messages import InboxRow
@@ -80,11 +80,15 @@ def standing_still(seed: int) -> Plan:
     return replace(a_plan(seed), crashes=(), stops=(), outages=(), jumps=(), freezes=1.0)
 
 
-def test_a_write_without_a_look_at_the_fence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def always(row: Row | None, fence: int, *, leased: bool) -> bool:
-        return row is not None
+def blind_fate(row: Row | None, write: Write, *, leased: bool) -> Fate:
+    """Return the fate of a write without a look at the lease, the fence and the owner."""
+    if row is None or (row.state is not RunState.RUNNING and not write.moves):
+        return Fate.LOST
+    return Fate.DONE
 
-    monkeypatch.setattr(onward.core.lease, "may_write", always)
+
+def test_a_write_without_a_look_at_the_fence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onward.store.sqlite.batch.fate", blind_fate)
     failure = first_failure(standing_still)
     assert failure is not None
     signs = ("belong", "not running", "had no lease", "never recorded", "check_positions")
@@ -136,7 +140,7 @@ def test_a_retry_that_begins_from_nothing_is_seen(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_child_that_does_not_tell_its_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onward.runtime.execution.leaving.farewell", lambda *_: ())
+    monkeypatch.setattr("onward.engine.owned_runs.end_messages", lambda *_: ())
     failure = first_failure()
     assert failure is not None
     assert "not over after" in str(failure)
@@ -159,10 +163,7 @@ def test_a_count_that_is_kept_from_an_attempt_that_failed_is_seen(
 
 
 def test_a_failing_world_fails_in_the_same_way_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def always(*_: Any, **__: Any) -> bool:
-        return True
-
-    monkeypatch.setattr(onward.core.lease, "may_write", always)
+    monkeypatch.setattr("onward.store.sqlite.batch.fate", blind_fate)
     failure = first_failure(standing_still)
     assert failure is not None
     with pytest.raises(Failed) as again:

@@ -115,7 +115,7 @@ def test_a_consumer_that_runs_again_without_anything_new_is_seen(
 
 def test_a_wake_time_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     rewrite(monkeypatch, "note_preparation", ":now + CAST(:wake_in AS BIGINT)", "NULL")
-    assert "has not the wake time" in caught(smooth, MAX_SEEDS)
+    assert "does not have the wake time" in caught(smooth, MAX_SEEDS)
 
 
 def test_a_retry_that_does_not_take_the_events_over_is_seen(

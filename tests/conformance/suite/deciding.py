@@ -40,7 +40,7 @@ from onward.core.run import (
     advance,
 )
 from onward.engine.sending import cancel
-from onward.model.runs import Move
+from onward.model.runs import Move, RunOwner
 from onward.store import Following
 from tests.conformance.suite.families import each
 from tests.conformance.suite.samples import NAME, a_message, a_record, a_run
@@ -188,7 +188,9 @@ async def claim(cast: Cast, by: Worker, name: str) -> None:
     """Claim a run as a worker does: one that has crashed too often is ended at once."""
     for run in await by.claim(queues=(name,), suspects=9):
         if run.crashes >= MAX_CRASHES:
-            await cast.store.give_up(by.name, run, Move("failed", "crashed"))
+            await cast.store.give_up(
+                RunOwner(by.name, run.uid, run.fence), Move("failed", "crashed")
+            )
 
 
 async def test_a_claim_takes_the_runs_that_the_machine_gives_away(world: World) -> None:

@@ -76,7 +76,9 @@ async def cancel_by_force(worker: Worker, run: ClaimedRun) -> None:
 
 
 async def give_up_at_the_crash_limit(worker: Worker, run: ClaimedRun) -> None:
-    assert await worker.store.give_up(worker.name, run, Move("failed", "crashed"), CODE)
+    assert await worker.store.give_up(
+        RunOwner(worker.name, run.uid, run.fence), Move("failed", "crashed"), CODE
+    )
 
 
 async def pass_the_deadline(worker: Worker, run: ClaimedRun) -> None:

@@ -13,7 +13,7 @@ from onward.engine.pipelines.local import LocalPipelines
 from onward.engine.pipelines.views import InputCounts, SkippedInput
 from onward.errors import BadInput, NotFound, PipelineBlocked
 from onward.model.pipelines import NewEvent, NewInput
-from onward.model.runs import Move
+from onward.model.runs import Move, RunOwner
 from onward.store import Attachments
 from onward.store.pipelines.declaring import declare as declare_pipeline
 from onward.store.pipelines.publishing import publish
@@ -341,7 +341,7 @@ async def test_a_run_that_fails_after_the_skip_does_not_release_the_event(world:
     await worker.commit(run, attached=Attachments(effects=(an_effect(run, 2, "failed"),)))
 
     move = Move("failed", "logic", error=b"json:null")
-    assert await worker.store.give_up(worker.name, run, move, "code-1")
+    assert await worker.store.give_up(RunOwner(worker.name, run.uid, run.fence), move, "code-1")
 
     assert await states(world) == ["skipped"]
     assert await tally(world) == {uid: (0, 1)}

@@ -6,9 +6,10 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from onward.core.instant import DAY, MINUTE, SECOND
-from onward.core.lease import LEASE, RENEW_EVERY, Fate, Lease, expirable
-from onward.model.runs import Move
+from onward.core.lease import LEASE, RENEW_EVERY, Fate, Lease, expirable, renewed
+from onward.model.runs import Move, RunOwner
 from tests.conformance.suite.samples import a_record, a_run
+from tests.conformance.suite.worker import Worker
 
 if TYPE_CHECKING:
     from tests.conformance.suite.world import World
@@ -121,6 +122,99 @@ async def test_a_lease_that_a_clock_ahead_has_renewed_protects_nobody_for_long(
 
     assert await leases(world) == {other.name}
     assert await gone.renew() is None
+
+
+async def test_many_leases_are_renewed_at_once_each_for_its_own_length(world: World) -> None:
+    kept, lost, other = [await world.worker(lease=LEASE) for _ in range(3)]
+    store = kept.store
+    await lost.leave()
+    world.clock.advance(MINUTE)
+    now = world.clock.wall()
+
+    answers = await store.renew_leases(
+        {kept.name: LEASE, lost.name: LEASE, other.name: 2 * LEASE, "never seen": LEASE}
+    )
+
+    assert {name: answer.until for name, answer in answers.items()} == {
+        kept.name: now + LEASE,
+        lost.name: None,
+        other.name: now + 2 * LEASE,
+        "never seen": None,
+    }
+    assert [answers[worker.name].is_kept for worker in (kept, lost, other)] == [True, False, True]
+    assert await store.renew_leases({}) == {}
+
+
+async def test_a_renewal_of_many_says_who_is_to_drain(world: World) -> None:
+    one, other = await world.worker(), await world.worker()
+    for worker in (one, other):
+        row = {"host": "h", "pid": 1, "version": None, "queues": "", "tags": "", "names": ""}
+        await one.store.register({"worker": worker.name, "schedules": "", **row})
+    assert await one.store.drain_worker(other.name)
+
+    answers = await one.store.renew_leases({one.name: LEASE, other.name: LEASE})
+
+    assert [answers[worker.name].drains for worker in (one, other)] == [False, True]
+
+
+async def test_a_renewal_of_many_leaves_the_same_rows_as_one_at_a_time(world: World) -> None:
+    workers = [await world.worker() for _ in range(8)]
+    now, half = world.clock.wall(), LEASE // 2
+    ages = (-1, 0, half, half + 1, LEASE, 3 * LEASE)
+    for age, length in product(ages, (LEASE, 2 * LEASE)):
+        held = {worker.name: Lease(now - age, now - 5 * LEASE, length) for worker in workers}
+        await put_leases(world, held)
+
+        await workers[0].store.renew_leases({worker.name: LEASE for worker in workers[1:]})
+        await workers[0].renew()
+
+        rows = await world.sql("SELECT renewed_at, steady_since, length FROM onward_lease")
+        assert len({tuple(row) for row in rows}) == 1, (age, length)
+        steady_since = renewed(held[workers[0].name], now=now).steady_since
+        assert tuple(rows[0]) == (now, steady_since, LEASE)
+
+
+OUTAGE = MINUTE
+
+
+async def test_a_remote_worker_keeps_its_runs_through_an_outage_of_its_server(world: World) -> None:
+    remote, other = [Worker(await world.store(), name) for name in ("remote", "other")]
+    for worker in (remote, other):
+        await worker.store.take_lease(worker.name, LEASE, is_remote=True)
+    [run] = await remote.owning("a")
+    world.clock.advance(OUTAGE)  # nothing renews a lease while the only server is down
+    fresh = await world.worker(lease=LEASE)
+
+    await other.renew()
+    for worker in (other, fresh):
+        assert await worker.adopt() == []
+    await world.pass_time(LEASE - RENEW_EVERY, other, fresh)
+    for worker in (other, fresh):
+        assert await worker.adopt() == []
+    answers = await remote.store.renew_leases({remote.name: LEASE})
+
+    assert answers[remote.name].is_kept
+    await world.pass_time(2 * LEASE, remote, other, fresh)
+    assert await fresh.adopt() == []
+    assert (await remote.commit(run, a_record(run, 1))).fate is Fate.DONE
+
+
+async def test_a_remote_worker_that_does_not_come_back_loses_its_runs_in_one_lease_length(
+    world: World,
+) -> None:
+    remote, other = [Worker(await world.store(), name) for name in ("remote", "other")]
+    for worker in (remote, other):
+        await worker.store.take_lease(worker.name, LEASE, is_remote=True)
+    [run] = await remote.owning("a")
+    world.clock.advance(OUTAGE)
+
+    await other.renew()
+    await world.pass_time(LEASE, other)
+    [adopted] = await other.adopt()
+
+    assert (adopted.uid, adopted.taken_from) == (run.uid, remote.name)
+    assert not (await remote.store.renew_leases({remote.name: LEASE}))[remote.name].is_kept
+    assert (await remote.commit(run, a_record(run, 1))).fate is Fate.LOST
 
 
 async def test_leases_are_taken_away_by_the_rules_of_the_core(world: World) -> None:
@@ -275,7 +369,7 @@ async def test_the_error_of_a_run_that_blocks_is_kept_when_it_is_ended_for_its_c
     [run] = await worker.owning("a")
     await worker.store.note_blocked(worker.name, run.uid, b"blocked")
 
-    await worker.store.give_up(worker.name, run, Move("failed", "crashed"))
+    await worker.store.give_up(RunOwner(worker.name, run.uid, run.fence), Move("failed", "crashed"))
 
     end = await worker.store.end(run.uid)
     assert (end.state, end.reason, end.error) == ("failed", "crashed", b"blocked")

@@ -14,7 +14,7 @@ from onward.engine.why import find_blockers, find_pipeline_blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import BadInput, NotFound, PipelineBlocked, TopicFull
 from onward.model.pipelines import HandlerSpec, NewEvent, TopicSpec
-from onward.model.runs import Move
+from onward.model.runs import Move, RunOwner
 from onward.store.pipelines.declaring import declare as declare_pipeline
 from tests.conformance.suite.pipeline import (
     ADD,
@@ -49,7 +49,7 @@ NOBODY = {"pending": 0, "reserved": 0, "consumed": 0, "skipped": 0}
 async def fail(worker: Worker, run: ClaimedRun) -> None:
     """End a run of a handler by a failure of its code."""
     move = Move("failed", "logic", error=b"json:null")
-    assert await worker.store.give_up(worker.name, run, move, "code-1")
+    assert await worker.store.give_up(RunOwner(worker.name, run.uid, run.fence), move, "code-1")
 
 
 async def counted(store: Store, topic: str = TOPIC) -> dict[str, dict[str, int]]:

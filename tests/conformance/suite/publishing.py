@@ -281,6 +281,20 @@ async def test_an_event_whose_inputs_were_all_skipped_is_skipped(world: World) -
     assert [tuple(row) for row in rows] == [(ADD, 1), (LOG, 1)]
 
 
+async def test_an_event_that_is_skipped_at_once_gives_its_consumers_no_work(world: World) -> None:
+    store = await world.store()
+    await declare(world)
+    skipped = an_input("m1")
+    await put(store, inputs=[skipped])
+    await world.sql(f"UPDATE onward_input SET skipped_at = 1 WHERE uid = '{skipped.uid}'")
+    world.spoiled = True  # the count of skipped inputs is not raised
+
+    await put(store, an_event("1", input=skipped.uid))
+
+    rows = await world.sql("SELECT handler, published FROM onward_handler ORDER BY handler")
+    assert [tuple(row) for row in rows] == [(ADD, 0), (LOG, 0)]
+
+
 async def test_ten_thousand_events_are_one_call(world: World) -> None:
     store = await world.store()
     await declare(world)

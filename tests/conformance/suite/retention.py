@@ -284,15 +284,15 @@ async def test_rows_that_have_expired_are_counted_and_deleted(world: World) -> N
     worker = await world.worker()
     await worker.store.start(a_run("a"))
     await furnish_slots(worker.store)
-    assert not any((await worker.store.view(count_leftovers)).values())
+    assert not any((await worker.store.snapshot(count_leftovers)).values())
     for statement in EXPIRED.values():
         await world.sql(statement)
 
-    counted = await worker.store.view(count_leftovers)
+    counted = await worker.store.snapshot(count_leftovers)
 
     assert counted == dict.fromkeys(EXPIRED, 1) | {"onward_slot": 6}
     assert await delete_leftovers(worker.store) == counted
-    assert not any((await worker.store.view(count_leftovers)).values())
+    assert not any((await worker.store.snapshot(count_leftovers)).values())
     assert await delete_leftovers(worker.store) == {}
 
 

@@ -159,7 +159,7 @@ async def test_what_is_not_there_cannot_be_followed(world: World) -> None:
     store = await world.store()
 
     assert await store.follow(RETRY) == Followed(None, "absent")
-    with pytest.raises(Rejected, match="id holds a NUL"):
+    with pytest.raises(Rejected, match="id contains a NUL"):
         await store.follow(RETRY._replace(id="a\0"))
 
 

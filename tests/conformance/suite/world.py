@@ -72,6 +72,10 @@ class World(ABC):
         self._stores.append(store)
         return store
 
+    def forget(self, store: Store) -> None:
+        """Leave a store alone that the test has closed by itself."""
+        self._stores.remove(store)
+
     async def worker(self, store: Store | None = None, *, lease: Duration = A_YEAR) -> Worker:
         """Return a worker that has a lease, in the given store or in one of its own."""
         self._workers += 1

@@ -24,7 +24,7 @@ from tests.e2e.engine.outside import deeds, note
 from tests.e2e.engine.sweep import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from onward import Run
@@ -52,18 +52,39 @@ WORKER_COUNT = "SELECT count(*) FROM onward.onward_worker"
 
 
 @step
-async def beat(name: str) -> bool:
+async def beat(name: str, seconds: float) -> bool:
     note()
-    await asyncio.sleep(BEAT_SECONDS)
+    await asyncio.sleep(seconds)
     return gate(name).exists()
 
 
 @workflow
-async def beats(name: str) -> str:
+async def beats(name: str, seconds: float = BEAT_SECONDS) -> str:
     """Execute one step after the other until a gate opens."""
-    while not await beat(name):
+    while not await beat(name, seconds):
         pass
     return name
+
+
+async def start_everywhere(
+    app: App,
+    crew: Crew,
+    workers: Sequence[Process],
+    name: str,
+    *,
+    count: int = RUNS,
+    seconds: float = BEAT_SECONDS,
+) -> list[Run[str]]:
+    """Start runs, each after the one before has begun, until every worker has one."""
+    before = len(deeds(crew.log))
+    runs: list[Run[str]] = []
+    idle = {worker.pid for worker in workers}
+    while idle or len(runs) < count:
+        assert len(runs) < RUNS_MAX, f"these workers take no runs: {idle}"
+        runs.append(await app.start(beats, name, seconds))
+        await until(lambda: any(deed.run == runs[-1].uid for deed in deeds(crew.log)[before:]))
+        idle -= {deed.pid for deed in deeds(crew.log)[before:]}
+    return runs
 
 
 class Kind(NamedTuple):
@@ -192,7 +213,7 @@ class _Trial:
     async def _endure_one(
         self, app: App, outage: Callable[[], AbstractAsyncContextManager[None]], name: str
     ) -> None:
-        runs = await self._start_everywhere(app, name)
+        runs = await start_everywhere(app, self._crew, self._workers, name)
         self._begun |= {run.uid for run in runs}
         runs += [await app.start(beats, name) for _ in range(FRESH_RUNS)]
         orphans: set[str] = set()
@@ -212,19 +233,6 @@ class _Trial:
         for run in runs:
             assert await run.result(timeout=PATIENCE_SECONDS) == name
         assert not any(worker.is_over for worker in self._workers), "a worker ended"
-
-    async def _start_everywhere(self, app: App, name: str) -> list[Run[str]]:
-        """Start runs, each after the one before has begun, until every worker has one."""
-        log = self._crew.log
-        before = len(deeds(log))
-        runs: list[Run[str]] = []
-        idle = {worker.pid for worker in self._workers}
-        while idle or len(runs) < RUNS:
-            assert len(runs) < RUNS_MAX, f"these workers take no runs: {idle}"
-            runs.append(await app.start(beats, name))
-            await until(lambda: any(deed.run == runs[-1].uid for deed in deeds(log)[before:]))
-            idle -= {deed.pid for deed in deeds(log)[before:]}
-        return runs
 
     async def _kill_one(self, uids: set[str]) -> set[str]:
         """Kill a worker, and return the runs that it has or may have."""

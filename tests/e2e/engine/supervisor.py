@@ -24,11 +24,13 @@ SHORT_LEASE = ("--lease", "1")
 
 
 class Process:
-    """A process that tells of itself line by line."""
+    """A process that tells of itself line by line; the first line begins with `ready`."""
 
-    def __init__(self, module: str, *words: str, log: Path, failpoints: str = "") -> None:
+    def __init__(
+        self, module: str, *words: str, log: Path, failpoints: str = "", ready: str = "ready"
+    ) -> None:
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", f"tests.e2e.engine.{module}", *words],
+            [sys.executable, "-m", module, *words],
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
@@ -40,6 +42,7 @@ class Process:
             },
         )
         self.pid = self._popen.pid
+        self._ready = ready
         self._is_up = False
 
     @property
@@ -54,7 +57,7 @@ class Process:
     async def up(self) -> None:
         """Wait until it is ready."""
         if not self._is_up:
-            assert await self.line() == "ready", "it did not come up"
+            assert (await self.line()).startswith(self._ready), "it did not come up"
             self._is_up = True
 
     async def replaced(self) -> None:
@@ -110,9 +113,16 @@ class Crew:
         for process in self._processes:
             process.end()
 
-    def launch(self, *options: str, failpoints: str = "") -> Process:
-        """Start a worker, and do not wait for it."""
-        return self._start("worker_main", *options, failpoints=failpoints)
+    def launch(self, *options: str, failpoints: str = "", url: str | None = None) -> Process:
+        """Start a worker, and do not wait for it; with `url`, one that reaches servers there."""
+        return self._start("worker_main", *options, failpoints=failpoints, url=url)
+
+    def server(self, port: int) -> Process:
+        """Start a server on a loopback port, and do not wait for it."""
+        words = ("--db", self.url, "--grpc", f"127.0.0.1:{port}", "--log-level", "error")
+        process = Process("onward", "server", *words, log=self.log, ready="Listening on")
+        self._processes.append(process)
+        return process
 
     async def worker(self, *options: str, failpoints: str = "") -> Process:
         """Start a worker and return it when it is ready."""
@@ -128,7 +138,8 @@ class Crew:
         """Start a client that publishes so many events."""
         return self._start("publisher_main", str(count), str(seed), failpoints="")
 
-    def _start(self, module: str, *words: str, failpoints: str) -> Process:
-        process = Process(module, self.url, *words, log=self.log, failpoints=failpoints)
+    def _start(self, module: str, *words: str, failpoints: str, url: str | None = None) -> Process:
+        name = f"tests.e2e.engine.{module}"
+        process = Process(name, url or self.url, *words, log=self.log, failpoints=failpoints)
         self._processes.append(process)
         return process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from onward.codec import decode
@@ -9,9 +10,11 @@ from onward.engine.payloads import unpack
 from onward.store.invariants import check
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
     from onward.model.records import RecordRow
+    from onward.model.runs import RunRow
     from onward.store.store import Store
 
 
@@ -46,6 +49,18 @@ class Witness:
             found += [row.uid for row in page]
             before = found[-1]
         return found
+
+    async def see_starts(self, started: Collection[str]) -> list[RunRow]:
+        """Check that only these runs were started, and that each call has one run.
+
+        Returns:
+            All runs.
+        """
+        rows = [await self._store.run(uid) for uid in await self.uids()]
+        assert sorted(row.uid for row in rows if row.parent is None) == sorted(started)
+        calls = Counter((row.parent, row.parent_identity) for row in rows if row.parent)
+        assert set(calls.values()) <= {1}, "a call has two runs"
+        return rows
 
     async def rows(self) -> list[object]:
         """Return everything that owners write: runs, histories, inboxes and results."""

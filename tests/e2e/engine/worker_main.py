@@ -30,6 +30,7 @@ from tests.e2e.engine import (
 )
 from tests.e2e.engine.hands import working
 from tests.e2e.pipelines import letters, parcels
+from tests.e2e.remote import mix
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -37,7 +38,20 @@ if TYPE_CHECKING:
     from onward.runtime.worker.worker import Worker
 
 # Importing them defines their workflows.
-KNOWN = (shapes, gates, kinfolk, sampled, orders, outages, clocks, stalls, bulks, ticks, narrows)
+KNOWN = (
+    shapes,
+    gates,
+    kinfolk,
+    sampled,
+    orders,
+    outages,
+    clocks,
+    stalls,
+    bulks,
+    ticks,
+    narrows,
+    mix,
+)
 
 PIPELINES = {each.name: each for each in (*parcels.PIPELINES, letters.letters)}
 

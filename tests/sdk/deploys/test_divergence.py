@@ -177,7 +177,7 @@ async def waiting_for_go(app: App, old: Workflow[[], Any]) -> Run[Any]:
 
 
 async def was_claimed(app: App, run: Run[Any], fence: int) -> bool:
-    return (await app._engine.store.run(run.uid)).fence > fence
+    return bool((await app._store.run(run.uid)).fence > fence)
 
 
 async def parked(app: App, run: Run[Any], *new: Workflow[..., Any]) -> str:

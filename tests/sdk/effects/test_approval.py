@@ -73,7 +73,7 @@ async def test_what_is_rejected_is_not_applied_and_never_sent(app: App) -> None:
         info = await effect_of(app, run, "planned")
         await app.effects.reject(info.id, reason="rude")
 
-        assert await run.result(timeout="60s") == "effect 'letter': it was rejected"
+        assert await run.result(timeout="60s") == "effect 'letter' was rejected"
         assert (await app.effects.get(info.id)).state == "failed"
         assert await app.effects.pending() == []
     assert sent == []

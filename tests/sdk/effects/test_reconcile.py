@@ -327,7 +327,7 @@ async def test_proof_lets_it_be_sent_three_times(app: App) -> None:
     async with working(app):
         run = await app.start(briefly)
         assert await run.result(timeout="60s") == (
-            "not applied: effect 'brief': it did not happen after 3 sends;"
+            "not applied: effect 'brief' did not happen after 3 sends;"
             " last error ConnectionError: lost"
         )
         [info] = await app.effects.of(run.id)

@@ -226,11 +226,16 @@ async def test_a_routed_step_without_a_worker_is_reported_to_who_waits_for_its_r
         assert re.fullmatch(r"run \S+: no worker serves queue 'far'", str(why))
 
 
+async def is_limited(app: App, run: Run[Any]) -> bool:
+    return any("runs running" in str(each) for each in await app.why(run.id))
+
+
 @pytest.mark.usefixtures("soon")
 async def test_a_limit_that_is_reached_is_reported(memory: App) -> None:
     async with memory, memory.worker(workflows=ALL):
         run = await memory.start(crowd)
         await until_open(run, "work")
+        await until(lambda: is_limited(memory, run))
 
         [why] = await logged(run)
         gates["work"].set()

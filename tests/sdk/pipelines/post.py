@@ -14,7 +14,7 @@ from onward.testing.outside import Outside
 from tests.kit.watching import PATIENCE_SECONDS, until
 
 if TYPE_CHECKING:
-    from onward import App, RunInfo
+    from onward import App, Retry, RunInfo
     from onward.pipelines import (
         Event,
         MutateContext,
@@ -65,7 +65,9 @@ class Post:
         return f"{self.name}.{name}"
 
 
-def post(*, parallel: bool = False, limit: int = 1, approve: bool = False) -> Post:
+def post(
+    *, parallel: bool = False, limit: int = 1, approve: bool = False, retry: Retry | None = None
+) -> Post:
     """Return a pipeline of three handlers, under a name of its own."""
     pipeline = Pipeline(f"post-{next(numbers)}", parallel=parallel)
     letters = pipeline.topic(f"{pipeline.name}.letters", str)
@@ -94,7 +96,7 @@ def post(*, parallel: bool = False, limit: int = 1, approve: bool = False) -> Po
             ctx.publish(letters, text, id=f"letter-{number}", key=text[:1], input=source)
         return len(made.box)
 
-    @pipeline.consumer(subscribes=[letters], publishes=[rows])
+    @pipeline.consumer(subscribes=[letters], publishes=[rows], retry=retry)
     class Book(Consumer[int, list[str]]):
         async def prepare(self, ctx: PrepareContext, state: int | None) -> Prepared[list[str]]:
             await made.meet("prepare")

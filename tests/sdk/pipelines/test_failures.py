@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onward import Retryable
+from onward import App, Retry, Retryable
 from onward.errors import NeedsApproval, Precondition
 from onward.pipelines import Applied, Skipped
 from onward.testing.outside import Trouble
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.watching import until, working
+from tests.kit.watching import PATIENCE_SECONDS, until, working
 from tests.sdk.pipelines.post import counts, post, runs_of, until_counts, until_run
 
 if TYPE_CHECKING:
-    from onward import App
+    from onward.sdk.effects import EffectInfo
+    from onward.telemetry import Attention
     from onward.testing.clock import VirtualClock
     from tests.sdk.pipelines.post import Post
 
@@ -25,6 +27,18 @@ PHASES = ("prepare", "mutate", "next")
 
 async def _publish(app: App, made: Post, text: str = "a") -> None:
     await app.publish(made.letters, text, id=text)
+
+
+async def _until_uncertain(app: App) -> EffectInfo:
+    """Wait until the only effect has an unknown outcome, and return it."""
+    found: list[EffectInfo] = []
+
+    async def is_uncertain() -> bool:
+        found[:] = await app.effects.all()
+        return [each.state for each in found] == ["needs_reconcile"]
+
+    await until(is_uncertain)
+    return found[0]
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -123,13 +137,35 @@ async def test_a_handler_that_needs_a_person_pauses_until_it_is_resumed(
         assert paused.reason == reason
         assert str(error) in str(paused.error)
         [blocker] = await app.why(paused.id)
-        assert (blocker.kind, str(error) in blocker.text) == ("paused", True)
+        assert (blocker.kind, str(error) in blocker.error) == ("paused", True)
         assert blocker.next == f"onward runs resume {paused.id}"
         await app.resume(paused.id)
         await until_counts(app, made.letters, made.handler("Book"), consumed=1)
         [run, *_] = await runs_of(app, made.handler("Book"))
     assert (run.uid, run.state) == (paused.uid, "succeeded")
     assert len(made.book.applied) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(ValueError("a bug"), "logic"), (Retryable("busy"), "transient")],
+    ids=["logic", "transient"],
+)
+async def test_on_attention_is_called_once_for_a_blocked_handler(
+    url: str, error: Exception, why: str
+) -> None:
+    made = post(retry=Retry(attempts=2, delay="0s"))
+    made.befall("prepare", *[error] * (2 if why == "transient" else 1))
+    alerts: asyncio.Queue[Attention] = asyncio.Queue()
+    app = App(url, on_attention=alerts.put)
+    async with working(app, pipelines=[made.pipeline]):
+        await _publish(app, made)
+        alert = await asyncio.wait_for(alerts.get(), PATIENCE_SECONDS)
+        failed = await until_run(app, made.handler("Book"), "failed")
+    assert (alert.run_id, alert.uid, alert.why) == (failed.id, failed.uid, why)
+    assert alert.workflow == f"consumer {made.handler('Book')}"
+    assert str(error) in alert.message
+    assert alerts.empty()
 
 
 async def test_a_definite_refusal_releases_the_events_and_blocks(app: App) -> None:
@@ -170,14 +206,75 @@ async def test_an_unknown_outcome_holds_the_pipeline_until_a_verdict(app: App) -
         await _publish(app, made)
         await _publish(app, made, "b")
 
-        async def is_uncertain() -> bool:
-            return [each.state for each in await app.effects.all()] == ["needs_reconcile"]
-
-        await until(is_uncertain)
+        pending = await _until_uncertain(app)
         held = await counts(app, made.letters, made.handler("Book"))
         assert (held["reserved"], held["pending"]) == (1, 1)
-        [pending] = await app.effects.all()
         await app.effects.resolve(pending.id, "applied", result="by hand", reason="I looked")
         await until_counts(app, made.letters, made.handler("Book"), consumed=2)
     assert made.outcomes[0] == Applied("by hand")
     assert len(made.book.applied) == 2
+
+
+@pytest.mark.parametrize("trouble", [Trouble.REPLY_LOST, Trouble.LOST])
+async def test_ask_again_calls_the_reconciler_whose_answer_settles_the_events(
+    app: App, trouble: Trouble
+) -> None:
+    made = post()
+    made.book.befall(trouble)
+    made.book.is_away = True
+    async with working(app, pipelines=[made.pipeline]):
+        await _publish(app, made)
+        effect = await _until_uncertain(app)
+        made.book.is_away = False
+        await app.effects.resolve(effect.id, "ask_again", reason="the book is back")
+        await until_counts(app, made.letters, made.handler("Book"), consumed=1)
+        asked = await app.effects.get(effect.id)
+        assert (await app.pipelines.get(made.name)).state == "active"
+    assert (asked.state, asked.verdict) == ("applied", "ask_again")
+    assert made.outcomes[0] == Applied("receipt 1")
+    assert made.prepared == [["a"]]
+    assert len(made.book.applied) == 1
+    assert len(made.book.sent) == (1 if trouble is Trouble.REPLY_LOST else 2)
+
+
+async def test_ask_again_leaves_the_events_reserved_while_the_outcome_is_unknown(app: App) -> None:
+    made = post()
+    made.book.befall(Trouble.REPLY_LOST)
+    made.book.is_away = True
+    async with working(app, pipelines=[made.pipeline]):
+        await _publish(app, made)
+        effect = await _until_uncertain(app)
+        await app.effects.resolve(effect.id, "ask_again", reason="perhaps now")
+
+        async def is_asked() -> bool:
+            return (await app.effects.get(effect.id)).asks > effect.asks
+
+        await until(is_asked)
+        held = await counts(app, made.letters, made.handler("Book"))
+        assert (held["reserved"], held["pending"]) == (1, 0)
+        await app.effects.resolve(effect.id, "applied", result="by hand", reason="I looked")
+        await until_counts(app, made.letters, made.handler("Book"), consumed=1)
+    assert len(made.book.sent) == 1
+
+
+async def test_a_run_evicted_while_its_effect_is_uncertain_continues_with_next(app: App) -> None:
+    made = post()
+    mutated: list[str] = []
+
+    async def note() -> None:
+        mutated.append("chosen")
+
+    made.befall("mutate", note, note)
+    made.book.befall(Trouble.REPLY_LOST)
+    made.book.is_away = True
+    async with working(app, pipelines=[made.pipeline], warm=0) as session:
+        await _publish(app, made)
+        effect = await _until_uncertain(app)
+        await until_run(app, made.handler("Book"), "waiting", "paused")
+        await until(lambda: not session.running)
+        await app.effects.resolve(effect.id, "applied", result="by hand", reason="I looked")
+        await until_counts(app, made.letters, made.handler("Book"), consumed=1)
+    assert mutated == ["chosen", "chosen"]  # the second time in the replay
+    assert made.outcomes[0] == Applied("by hand")
+    assert made.prepared == [["a"]]
+    assert len(made.book.sent) == 1

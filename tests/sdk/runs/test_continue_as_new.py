@@ -72,7 +72,7 @@ async def test_a_start_repeated_after_the_run_was_continued_is_the_same_start(ap
 
 
 async def test_a_run_goes_on_a_thousand_times(app: App, url: str) -> None:
-    times = 250 if url.startswith("postgresql") else 1000  # it takes its time there
+    times = 60 if url.startswith("postgresql") else 1000  # it takes its time there
     async with working(app):
         run = await app.start(count_up, 0, times)
 
@@ -268,7 +268,7 @@ async def test_whatever_moment_a_cancel_comes_it_ends_what_goes_on_for_ever(app:
         return all(info.finished_at is not None for info in await app.runs(limit=10))
 
     async with working(app):
-        for _ in range(20):
+        for _ in range(10):
             rounds.clear()
             run = await app.start(parent_for_ever)
 

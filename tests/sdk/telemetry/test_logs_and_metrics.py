@@ -13,11 +13,12 @@ import onward
 from onward import App, Retry, Signal, step, workflow
 from onward.core.lease import LEASE, RENEW_EVERY
 from onward.core.stay import STOPPING
-from onward.engine.local_worker import LocalWorker, StoreRenewer
+from onward.engine.local_worker import LocalWorker
+from onward.engine.store_renewer import StoreRenewer
 from onward.engine.worker_engine import WorkerHooks
 from onward.errors import BadInput, LeaseLost, RunFailed
 from onward.runtime.worker.lease_renewer import LeaseRenewer
-from onward.store.store import open_store
+from onward.store.opening import open_store
 from onward.telemetry import RunFilter
 from onward.telemetry.metrics import METRICS
 from onward.telemetry.reporter import Reporter

@@ -167,7 +167,7 @@ def test_a_connection_that_waits_is_refused_by_the_sync_app(
 async def test_an_asyncpg_connection_without_a_transaction_is_refused(postgres_url: str) -> None:
     connection = await asyncpg.connect(postgres_url)
     async with App(postgres_url) as app:
-        with refused("is not in a transaction", "Begin one around the call"):
+        with refused("is not in a transaction", "Begin a transaction first"):
             await app.within(connection).start(greet, "Ada")
         assert await app.counts() == {}
     await connection.close()

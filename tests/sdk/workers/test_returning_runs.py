@@ -97,7 +97,8 @@ def test_a_worker_removes_the_rows_of_workers_that_left_long_ago() -> None:
                 clock.advance(AUDIT_EVERY)
                 run = await app.start(comes_and_goes)
                 await until_state(run, "waiting")
-            return await app._engine.store.remove_workers()
+            removed: int = await app._store.remove_workers()
+            return removed
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
         assert runner.run(work()) == 0, "there is none left to remove"

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from onward.codec import decode
 from onward.core.run import RunState
-from onward.engine import sending
-from onward.engine.local_client import LocalClient
 from onward.engine.payloads import unpack
-from onward.engine.starting import StartOptions, new_run, start
+from onward.engine.starting import StartOptions, new_run
 from onward.errors import RunCancelled, RunOver, StoreUnusable, Unavailable
 from onward.sdk.run import Run
-from onward.system.clock import SystemClock
 from tests.simulation.simulator import conversations
 from tests.simulation.simulator.cleanups import CANCELLED, CLEANUPS, has_cleaned_up
 from tests.simulation.simulator.conversations import CONVERSATIONS, victim
@@ -42,6 +39,7 @@ from tests.simulation.simulator.stubborn import swallower
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from onward.engine.client_engine import ClientEngine
     from onward.store.store import Store
     from tests.simulation.simulator.draw import Draw
     from tests.simulation.simulator.line import Memory
@@ -66,21 +64,35 @@ class World(NamedTuple):
 
 
 class Client:
-    """Starts runs, all at once, and waits for every one."""
+    """Starts runs, all at once, and waits for every one.
 
-    def __init__(self, process: Process, store: Store, world: World, draw: Draw) -> None:
+    Args:
+        process: The process that it is.
+        store: Its store, for what goes past the engine.
+        engine: Where it starts runs, sends signals and waits.
+        world: What it knows of the world.
+        draw: Decides what it does when.
+    """
+
+    def __init__(
+        self, process: Process, store: Store, engine: ClientEngine, world: World, draw: Draw
+    ) -> None:
         self._process = process
         self._store = store
-        self._engine = LocalClient(store, SystemClock(), lambda: store)
+        self._engine = engine
         self._world = world
         self._witness = world.witness
         self._draw = draw
-        self._speaker = Speaker(process, store, world.memory, draw, self._insist, self._tell)
+        self._speaker = Speaker(
+            process, store, engine, world.memory, draw, self._insist, self._tell
+        )
 
     async def start_all(self, workflows: Sequence[str]) -> None:
         """Start a run of each workflow and wait for all of them."""
-        async with self._engine:
-            self._meddler = Meddler(self._engine, self._witness, self._draw, self._insist)
+        async with self._store, self._engine:
+            self._meddler = Meddler(
+                self._engine, self._store, self._witness, self._draw, self._insist
+            )
             runs = [self._follow(f"errand-{n}", name) for n, name in enumerate(workflows)]
             await asyncio.gather(*runs)
 
@@ -129,13 +141,15 @@ class Client:
         definition = KINDS[name].definition
         arguments = definition.shape.bind((), {})
         options = replace(options, id=run_id)
-        store = self._store
+        engine = self._engine
         if name == late.name:
             outside().stopwatch.begin(deadline_of(run_id), DEADLINE_SECONDS)
         uids = set()
         for _ in range(1 + self._draw.below(2) * repeats):  # starting twice starts once
             started = await self._insist(
-                lambda: start(store, new_run(store.new_uid(), definition.name, arguments, options))
+                lambda: engine.start(
+                    new_run(engine.new_uid(), definition.name, arguments, options), "return"
+                )
             )
             self._tell("start", run_id, started.uid)
             uids.add(started.uid)
@@ -167,15 +181,13 @@ class Client:
     async def _pause(self, run: Run[Any]) -> None:
         """Pause a run for a while."""
         await asyncio.sleep(self._draw.upto(15))
-        is_open = await self._insist(lambda: sending.pause(self._store, run.id))
+        is_open = await self._insist(lambda: self._engine.pause(run.id))
         self._tell("pause", run.id, is_open)
         if is_open:
             self._witness.hold(run.id)
         await asyncio.sleep(self._draw.upto(15))
         self._witness.control.let_go(run.id)
-        self._tell(
-            "resume", run.id, await self._insist(lambda: sending.resume(self._store, run.id))
-        )
+        self._tell("resume", run.id, await self._insist(lambda: self._engine.resume(run.id)))
 
     async def _meddle(self, run: Run[Any], name: str, options: StartOptions) -> None:
         """Start a run again while it goes on; start another whose id is this one's uid."""

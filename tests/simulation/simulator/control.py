@@ -37,6 +37,8 @@ class Control:
         self._disturbed = -1
         self._workers: dict[str, Process] = {}
         self._begun: dict[tuple[str, str, int], Process] = {}
+        self.processes: dict[str, Process] = {}
+        """The processes of workers that servers write for, by worker id."""
         self._claimed_to_stop: dict[str, int] = {}
         """The fences under which runs were claimed that were to stop by then."""
 
@@ -82,7 +84,7 @@ class Control:
     def transaction(self, process: Process, before: View, after: View) -> Iterator[str]:
         """Yield the crashes that were counted though no process crashed."""
         for worker in after.leases.keys() - before.leases.keys():
-            self._workers[worker] = process
+            self._workers[worker] = self.processes.get(worker, process)
         for uid, old in before.runs.items():
             owner = None if old.worker is None else self._workers.get(old.worker)
             if owner is not None and after.runs[uid].crashes > old.crashes and self._is_well(owner):

@@ -18,6 +18,7 @@ from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.worker import Worker
+from onward.wire.remote_worker import RemoteWorker
 from tests.simulation.simulator.draw import Draw
 from tests.simulation.simulator.kinds import STEPS, WORKFLOWS
 from tests.simulation.simulator.letters import VERSIONS, publisher
@@ -25,13 +26,16 @@ from tests.simulation.simulator.line import NAMESPACE
 from tests.simulation.simulator.plan import SEATS, TROUBLE_SECONDS, Stop
 from tests.simulation.simulator.process import Process
 from tests.simulation.simulator.times import Skewed
+from tests.simulation.simulator.wire import SimulatedNetwork
 
 if TYPE_CHECKING:
+    from onward.engine.worker_engine import WorkerHooks
     from onward.store.store import Store
     from onward.testing.clock import VirtualClock
     from tests.simulation.simulator.line import Memory
     from tests.simulation.simulator.plan import Crash, Plan
     from tests.simulation.simulator.process import SeededLoop
+    from tests.simulation.simulator.servers import Servers
     from tests.simulation.simulator.witness import Witness
 
 FREEZE_SECONDS = 40.0
@@ -53,16 +57,24 @@ class Crew:
         memory: The database.
         witness: Sees what happens to them.
         world: The process that takes note of a death, where one does.
+        servers: Through which they reach the database, if not by themselves.
     """
 
     def __init__(
-        self, seed: int, plan: Plan, memory: Memory, witness: Witness, world: Process
+        self,
+        seed: int,
+        plan: Plan,
+        memory: Memory,
+        witness: Witness,
+        world: Process,
+        servers: Servers | None = None,
     ) -> None:
         self._seed = seed
         self._plan = plan
         self._memory = memory
         self._witness = witness
         self._world = world
+        self._servers = servers
         self._crashes = {seat: [c for c in plan.crashes if c.seat == seat] for seat in range(SEATS)}
         self._stops = {seat: [s for s in plan.stops if s.seat == seat] for seat in range(SEATS)}
         self._born = 0
@@ -122,12 +134,21 @@ class Crew:
             workflows.append(publisher.definition)
             registry = Registry(workflows, steps, handlers=served.handlers)
             options = replace(options, pipelines=served.specs, version=f"v{self._version}")
-        connect = partial(LocalWorker, store, self._clock, None)
+        connect: Any = partial(LocalWorker, store, self._clock, None)
+        if self._servers is not None:
+            network = SimulatedNetwork(self._servers, process, draw)
+            connect = partial(self._connect, process, network)
         ports = Ports(self._clock, draw, None, connect, "simulated", self._born)
         worker = Worker(registry, options, Limits(), ports)
         process.worker_id = lambda: worker.id
         self._freeze_once(process, worker, Draw(self._seed, f"{process.name} freezes"))
         return store, worker
+
+    def _connect(
+        self, process: Process, network: Any, worker: str, hooks: WorkerHooks
+    ) -> RemoteWorker:
+        self._witness.control.processes[worker] = process
+        return RemoteWorker(network, self._clock, worker, hooks)  # type: ignore[abstract]
 
     async def _life(
         self, process: Process, store: Store, worker: Worker, gone: asyncio.Future[float]

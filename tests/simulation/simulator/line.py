@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.errors import StoreUnusable, Unavailable
 from onward.store.address import SqliteAddress
-from onward.store.hints import HintBus
+from onward.store.hints import HintBus, HintBuses
 from onward.store.sqlite.database import File, SqliteDatabase
 from onward.store.store import Store
 from tests.simulation.simulator.times import ServerTime
@@ -89,6 +89,13 @@ class Memory:
         """Return the line of a process."""
         return next(line for line in self._lines if line.process is process)
 
+    @property
+    def changes(self) -> int:
+        """How many rows were ever changed."""
+        session: Any = self.file.writer
+        changes: int = session._session._connection.total_changes
+        return changes
+
     def ask(self, work: Work) -> Any:
         """Let the world itself look at the database, at once and unseen."""
         return self.file.writer.submit(work, NAMESPACE).result()
@@ -152,7 +159,8 @@ class Line(File):
         self.where = shared.where
         self.pid = shared.pid
         self.users = 1  # never closed by a process: the database outlives them all
-        self.rumours = self.hints = Rumours(memory)
+        self.rumours = Rumours(memory)
+        self.hints = HintBuses(lambda: self.rumours)
         self.time = shared.time
         self.locks = None
         self.statements = shared.statements

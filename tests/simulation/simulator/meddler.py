@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.run import RunState
 from onward.engine import following
-from onward.engine.starting import StartOptions, new_run, start
+from onward.engine.starting import StartOptions, new_run
 from onward.errors import BadInput
 from onward.sdk.run import Run
 from tests.simulation.simulator.kinds import KINDS
@@ -16,8 +16,9 @@ from tests.simulation.simulator.samplers import SAMPLERS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from onward.engine.local_client import LocalClient
+    from onward.engine.client_engine import ClientEngine
     from onward.model.following import Followed
+    from onward.store.store import Store
     from tests.simulation.simulator.draw import Draw
     from tests.simulation.simulator.witness import Witness
 
@@ -27,6 +28,7 @@ class Meddler:
 
     Args:
         engine: The engine of the client.
+        store: Its store, for what goes past the engine.
         witness: Records what is wrong.
         draw: Decides what is done when.
         insist: Asks again while the database is away.
@@ -34,13 +36,14 @@ class Meddler:
 
     def __init__(
         self,
-        engine: LocalClient,
+        engine: ClientEngine,
+        store: Store,
         witness: Witness,
         draw: Draw,
         insist: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]],
     ) -> None:
         self._engine = engine
-        self._store = engine.store
+        self._store = store
         self._witness = witness
         self._draw = draw
         self._insist = insist
@@ -56,10 +59,12 @@ class Meddler:
         """Start a run whose id is the uid of another; None: it was refused."""
         definition = KINDS[name].definition
         arguments, options = definition.shape.bind((), {}), StartOptions(id=run.uid)
-        store = self._store
+        engine = self._engine
         try:
             started = await self._insist(
-                lambda: start(store, new_run(store.new_uid(), definition.name, arguments, options))
+                lambda: engine.start(
+                    new_run(engine.new_uid(), definition.name, arguments, options), "return"
+                )
             )
         except BadInput:
             return None

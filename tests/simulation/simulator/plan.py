@@ -78,6 +78,33 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
+class Death:
+    """A server dies, and another one comes after a while."""
+
+    seat: int
+    after: float
+    """For how many seconds it has served by then."""
+    gone: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Workers reach the database through servers."""
+
+    delay: float
+    """The most seconds that a frame takes."""
+    cuts: float
+    """At how many of the frames their stream breaks."""
+    calls_lost: float
+    """How many calls get lost, or arrive twice."""
+    clears: float
+    """After how many seconds nothing gets lost any more."""
+    deaths: tuple[Death, ...] = ()
+    stalls: float = 0.0
+    """At how many of the frames their stream stands still for a while."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What happens in a world, as far as it is decided beforehand."""
 
@@ -103,6 +130,8 @@ class Plan:
     """Which schedules there are."""
     post: Post | None = None
     """What happens to pipelines, if there are any."""
+    wire: Wire | None = None
+    """The wire to servers, if workers have no line of their own to the database."""
 
 
 def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
@@ -145,6 +174,24 @@ def draw_pipelines(seed: int, kinds: tuple[str, ...]) -> Plan:
     """Return the plan of a world with pipelines, and with at most one other run."""
     plan = draw_post(seed, draw_plan(seed, kinds), often=1.0)
     return replace(plan, workflows=plan.workflows[: seed % 2])
+
+
+def draw_wire(seed: int, plan: Plan) -> Plan:
+    """Return a plan in which workers reach the database through servers."""
+    draw = Draw(seed, "wire plan")
+    deaths = tuple(
+        Death(draw.below(2), draw.upto(TROUBLE_SECONDS), draw.upto(20))
+        for _ in range(draw.one_of((0, 1, 2, 3)))
+    )
+    wire = Wire(
+        delay=draw.one_of((0.0, 0.001, 0.05, 0.5)),
+        cuts=draw.one_of((0.0, 0.0, 0.002, 0.02)),
+        calls_lost=draw.one_of((0.0, 0.0, 0.1)),
+        clears=TROUBLE_SECONDS,
+        deaths=deaths,
+        stalls=draw.one_of((0.0, 0.0, 0.002)),
+    )
+    return replace(plan, wire=wire)
 
 
 def _crash(draw: Draw) -> Crash:

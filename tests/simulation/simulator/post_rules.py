@@ -121,7 +121,7 @@ class PostRules:
         if is_prepared and new.uid in office().wakes:  # or the run that it follows has prepared
             is_woken = after.handlers[place].wake_at is not None
             if is_woken != office().wakes[new.uid]:
-                yield f"{place} has not the wake time that it wanted"
+                yield f"{place} does not have the wake time that it asked for"
         if new.kind == "consumer" and old.state != new.state == "succeeded":
             self._last_empty.pop(place, None)
             if new.uid not in self._reserved:

@@ -48,6 +48,8 @@ class Process:
         """All ids under which it ever worked: one that lost its lease goes on under another."""
         self.has_stood_still = False
         """Whether it was ever stopped: then others may hold it to be dead."""
+        self.is_server = False
+        """Whether it writes for workers that are connected to it."""
         self.has_left = False
         """Whether it came to its end by itself."""
         self.turns = 0
@@ -72,6 +74,10 @@ class Process:
     @worker.setter
     def worker(self, worker: str | None) -> None:
         self.worker_id = lambda: worker
+
+    def acts_for(self, worker: str | None) -> bool:
+        """Say whether what it writes may be what a worker of this id does."""
+        return worker is not None if self.is_server else worker == self.worker
 
     def die(self) -> None:
         """Have no turn any more."""
@@ -144,7 +150,10 @@ class LoopMonitor:
         return self._none()
 
     def __bool__(self) -> bool:
-        return bool(self._awake())
+        for process, queue in self._queues.items():
+            if queue and (process is None or not process.is_out or self.is_over):
+                return True
+        return False
 
     def __len__(self) -> int:
         return sum([len(self._queues[process]) for process in self._awake()])

@@ -108,7 +108,7 @@ def broken_rules(process: Process, before: View, after: View) -> Iterator[str]:
         if after.inbox.get(at) != message and at[0] not in after.spoiled:
             yield f"message {at} was changed or lost"
     for worker, until in before.leases.items():
-        allowed = worker == process.worker or until < after.now or process.name == WORLD
+        allowed = process.acts_for(worker) or until < after.now or process.name == WORLD
         if worker not in after.leases and not allowed:
             yield f"{process.name} took the lease of {worker}, which was good until {until}"
 
@@ -147,7 +147,8 @@ def _records(process: Process, before: View, after: View) -> Iterator[str]:
 
 def _effects(process: Process, before: View, after: View) -> Iterator[str]:
     for key, effect in after.effects.items():
-        if before.effects.get(key) != effect and process.worker is not None:
+        is_worker = process.is_server or process.worker is not None
+        if before.effects.get(key) != effect and is_worker:
             run = before.runs[effect.run]
             yield from _not_owner(process, before, run, f"wrote {effect.name} as {effect.state}")
     # Either time will do: while the database's stands still, a worker may count on its own.
@@ -177,10 +178,11 @@ def _raised(process: Process, after: View, old: RunSeen, new: RunSeen) -> Iterat
     if new.state in TERMINAL:
         return  # it was ended from outside, at once
     if new.state == "ready":
-        if old.state != "running" or old.worker not in {process.worker, *process.ids}:
+        is_own = process.is_server or old.worker in {process.worker, *process.ids}
+        if old.state != "running" or not is_own:
             yield f"{process.name} released {old.id}, which belonged to {old.worker}"
         return  # its worker found it in its name and did not know it: a claim without an answer
-    if (new.state, new.worker) != ("running", process.worker):
+    if new.state != "running" or not process.acts_for(new.worker):
         yield f"the fence of {old.id} rose without a claim"
     if old.state == "running" and old.worker in after.leases:
         yield f"{process.name} claimed {old.id} from {old.worker}, which has a lease"
@@ -272,7 +274,7 @@ def _disagree(view: View, child: RunSeen, last: RunSeen) -> Iterator[str]:
 
 
 def _not_owner(process: Process, before: View, run: RunSeen, did: str) -> Iterator[str]:
-    if run.worker != process.worker:
+    if not process.acts_for(run.worker):
         yield f"{process.name} {did}, but {run.id} belonged to {run.worker}"
     elif run.worker not in before.leases:
         yield f"{process.name} {did} in {run.id}, but had no lease any more"

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import encode
-from onward.engine import sending
 from onward.engine.within import CallerTransaction
 from onward.errors import RunOver
 from tests.simulation.simulator.sample_workflows import word
@@ -16,6 +15,7 @@ from tests.simulation.simulator.sample_workflows import word
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from onward.engine.client_engine import ClientEngine
     from onward.store.sqlite.transaction import SqliteTx
     from onward.store.store import Store
     from tests.simulation.simulator.draw import Draw
@@ -34,7 +34,8 @@ class Speaker:
 
     Args:
         process: The process that sends.
-        store: Its store.
+        store: Its store, for transactions of its own.
+        engine: Where it sends words directly.
         memory: The database.
         draw: Decides how a word is sent.
         insist: Asks again while the database is away.
@@ -45,6 +46,7 @@ class Speaker:
         self,
         process: Process,
         store: Store,
+        engine: ClientEngine,
         memory: Memory,
         draw: Draw,
         insist: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]],
@@ -52,6 +54,7 @@ class Speaker:
     ) -> None:
         self._process = process
         self._store = store
+        self._engine = engine
         self._memory = memory
         self._draw = draw
         self._insist = insist
@@ -76,10 +79,8 @@ class Speaker:
         """Send a word under a message id, so that it can be sent again."""
         message = f"{run} {text}"
         payload = encode(text)
-        sent = await self._insist(
-            lambda: sending.signal(self._store, target, word.name, payload, message=message)
-        )
-        self._tell("signal", target, text, sent.seq)
+        await self._insist(lambda: self._engine.signal(target, word.name, payload, message=message))
+        self._tell("signal", target, text)
 
     async def _repeat(self, targets: Sequence[str], text: str) -> None:
         """Send a word again under the same message id, as one does who got no answer."""

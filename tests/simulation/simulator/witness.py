@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 STOPPED = ("cancelled", "timed_out")
 
 _STATEMENTS = {
-    "witness_changes": "SELECT total_changes()",
     "witness_runs": """
         SELECT r.uid, r.id, r.state, r.reason, r.due, r.worker, r.fence, r.inbox, r.crashes,
                d.result, d.error, r.parent, r.parent_identity, r.cancel_with_parent, r.follows,
@@ -253,11 +252,11 @@ class Witness:
 
     def look(self, process: Process) -> None:
         """Look at what a transaction of a process changed."""
-        before = self._seen
-        found = self._memory.ask(self._read)
-        if found is None:
+        if self._memory.changes == self._changes:
             return
-        after, violations = found
+        before = self._seen
+        after, violations = self._memory.ask(self._read)
+        self._changes = self._memory.changes
         self._seen = after
         self._doubted = doubted(self._doubted, before.effects, after.effects)
         self._earlier += taken_over(before.effects, after.effects)
@@ -300,10 +299,7 @@ class Witness:
             what = "claim" if claims else "commit"
             self.tell(process, what, *rows, *[("gone", *key) for key in gone])
 
-    async def _read(self, tx: Tx) -> tuple[View, list[Any]] | None:
-        [[changes]] = await tx.fetch("witness_changes")
-        if changes == self._changes:
-            return None
+    async def _read(self, tx: Tx) -> tuple[View, list[Any]]:
         now = self._memory.file.time.now()
         view = View(now, self.steps.steady)
         view.spoiled = frozenset(self._spoiled)
@@ -315,9 +311,7 @@ class Witness:
         view.effects = {row[0]: EffectSeen._make(row) for row in await tx.fetch("witness_effects")}
         view.settles = {key: self._settles(view, effect) for key, effect in view.effects.items()}
         self._limited = [LimitedSeen._make(row) for row in await tx.fetch("witness_limited")]
-        violations = await violated(tx)
-        self._changes = changes
-        return view, violations
+        return view, await violated(tx)
 
     def _settles(self, view: View, effect: EffectSeen) -> Instant:
         old = self._seen.effects.get(effect.key)

@@ -14,30 +14,37 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.file_time import SLOWDOWN
 from onward.core.instant import SECOND
+from onward.engine.local_client import LocalClient
+from onward.system.clock import SystemClock
 from onward.testing.clock import VirtualClock
+from onward.wire.remote_client import RemoteClient
 from tests.simulation.simulator.client import Client, World
 from tests.simulation.simulator.crew import Crew
 from tests.simulation.simulator.draw import Draw
 from tests.simulation.simulator.exits import RAISED_BY_A_RUN
 from tests.simulation.simulator.kinds import KINDS
 from tests.simulation.simulator.letters import PostOffice, open_office
-from tests.simulation.simulator.line import Memory
+from tests.simulation.simulator.line import NAMESPACE, Memory
 from tests.simulation.simulator.plan import TROUBLE_SECONDS, draw_plan, draw_post
 from tests.simulation.simulator.process import Process, SeededLoop
 from tests.simulation.simulator.purchases import Shop, open_shop
 from tests.simulation.simulator.rules import WORLD
 from tests.simulation.simulator.sample_workflows import Outside, enter
+from tests.simulation.simulator.servers import Servers
 from tests.simulation.simulator.spoiling import Spoiler
 from tests.simulation.simulator.steward import Steward
 from tests.simulation.simulator.stopwatch import Stopwatch
 from tests.simulation.simulator.times import Skewed
 from tests.simulation.simulator.timetable import Timetable, draw_schedules
 from tests.simulation.simulator.trace import Trace
+from tests.simulation.simulator.wire import SimulatedNetwork
 from tests.simulation.simulator.witness import Witness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from onward.engine.client_engine import ClientEngine
+    from onward.store.store import Store
     from tests.simulation.simulator.plan import Jump, Outage, Plan
 
 PATIENCE_SECONDS = TROUBLE_SECONDS + 240.0
@@ -74,6 +81,8 @@ class Simulation:
         self.clock = VirtualClock()
         self.witness = Witness(self.clock, self.trace)
         self._world = Process(WORLD)
+        self.servers: Servers | None = None
+        """Through which workers and clients reach the database, if not by themselves."""
 
     def run(self) -> Trace:
         """Let the world run to its end.
@@ -86,6 +95,8 @@ class Simulation:
             self.clock, self.plan.weather, lines, self.witness.look, is_server=self.plan.is_server
         )
         self.witness.watch(self._memory)
+        if self.plan.wire is not None:
+            self.servers = Servers(self.seed, self.plan.wire, self._memory, self.witness)
         self.witness.has_post = self.plan.post is not None
         steps = self.witness.steps
         stopwatch = Stopwatch(self.clock, lambda: steps.forward, self.witness.accuse)
@@ -144,7 +155,11 @@ class Simulation:
     async def _story(self) -> None:
         """Let everything begin, wait until all runs are over, and let the workers leave."""
         leaving = asyncio.Event()
-        crew = Crew(self.seed, self.plan, self._memory, self.witness, self._world)
+        left = asyncio.Event()
+        servers = self.servers
+        if servers is not None:
+            serving = asyncio.create_task(servers.serve(self._loop, self.clock, left))
+        crew = Crew(self.seed, self.plan, self._memory, self.witness, self._world, servers)
         work = asyncio.create_task(crew.work(self._loop, self.clock, leaving), name="crew")
         trouble = asyncio.create_task(self._trouble(), name="trouble")
         process = Process("client")
@@ -153,7 +168,7 @@ class Simulation:
         wishes = Draw(self.seed, "wishes")
         spoiler = Spoiler(self._memory, self.witness, self._world, Draw(self.seed, "spoiler"))
         world = World(self.witness, self._memory, spoiler, self.plan)
-        client = Client(process, store, world, wishes)
+        client = Client(process, store, self._engine(process, store), world, wishes)
         runs = self._loop.task_of(process, client.start_all(self.plan.workflows), name="client")
         table = self._loop.create_task(self._let_schedules_run(), name="timetable")
         post = self._loop.create_task(self._let_post_run(), name="post")
@@ -170,6 +185,17 @@ class Simulation:
         await trouble
         leaving.set()
         await work
+        left.set()
+        if servers is not None:
+            await serving
+
+    def _engine(self, process: Process, store: Store) -> ClientEngine:
+        """Return the engine of the client: over the wire, if there is one."""
+        if self.servers is None:
+            return LocalClient(store, SystemClock(), lambda: store)
+        draw = Draw(self.seed, "remote client")
+        network: Any = SimulatedNetwork(self.servers, process, draw)
+        return RemoteClient(network, NAMESPACE, self.clock, draw)  # type: ignore[abstract]
 
     async def _let_schedules_run(self) -> None:
         """Let the schedules of the plan start runs until the trouble is over."""

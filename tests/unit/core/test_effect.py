@@ -37,9 +37,11 @@ from onward.core.effect import (
     effect_key,
     planned,
     settled,
+    widened,
     window,
 )
-from onward.core.instant import MINUTE, SECOND
+from onward.core.instant import HOUR, MINUTE, SECOND
+from onward.core.lease import LEASE
 from onward.core.retry import Retry, failure
 from onward.core.value import changed
 from onward.errors import NotApplied
@@ -205,6 +207,13 @@ def test_the_window_of_the_sender_ends_before_that_of_the_ledger() -> None:
     assert window(WITHOUT, at=0) == Window(
         START_WITHIN, START_WITHIN + 30 * SECOND, START_WITHIN + 40 * SECOND
     )
+
+
+def test_a_window_is_widened_by_what_slow_writes_need_and_by_two_leases_at_most() -> None:
+    for needed, allowed in ((-SECOND, 0), (4 * SECOND, 4 * SECOND), (HOUR, 2 * LEASE)):
+        wider = widened(WITHOUT, needed)
+        assert wider.start_within == WITHOUT.start_within + allowed
+        assert wider.reach == WITHOUT.reach + allowed
 
 
 def test_an_uncertain_effect_without_a_reconciler_waits_for_a_verdict() -> None:

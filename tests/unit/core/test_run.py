@@ -206,14 +206,13 @@ def test_no_fact_changes_a_run_that_has_ended(run: RunStatus, fact: Fact) -> Non
 
 runs = st.one_of(
     [
-        st.builds(
-            RunStatus,
+        st.tuples(
             st.just(state),
             st.sampled_from(sorted(REASONS[state], key=str)),
             st.none() | st.integers(0, 2 * NOW),
             st.integers(1 if state is RunState.RUNNING else 0, 5),
             st.integers(0, MAX_CRASHES - 1),
-        )
+        ).map(lambda fields: RunStatus(*fields))
         for state in RunState
     ]
 )

@@ -108,7 +108,7 @@ def test_a_crasher_among_innocents_that_never_get_on_in_time_is_the_only_one_tha
     assert max(innocent, default=0) < MAX_CRASHES
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), innocents=st.integers(0, 40), workers=st.integers(1, 3))
 def test_whatever_the_order_one_crasher_never_brings_an_innocent_to_five(
     data: DataObject, innocents: int, workers: int

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from onward.core.clock_steps import SeenStep
 from onward.core.instant import DAY
 from onward.engine.clock_steps import ClockSteps
+from onward.store.opening import open_store
 from onward.store.runs.clock_steps import record_step, steps_in_force
-from onward.store.store import open_store
 from onward.testing.clock import VirtualClock
 
 if TYPE_CHECKING:

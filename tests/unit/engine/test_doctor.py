@@ -9,7 +9,7 @@ import pytest
 from onward.core.instant import MINUTE
 from onward.engine.health_findings import Thresholds, examine_settings, examine_sizes
 from onward.model.health import StoreHealth, TableHealth
-from onward.store.store import open_store
+from onward.store.opening import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

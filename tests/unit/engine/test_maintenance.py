@@ -8,7 +8,7 @@ from onward.core.lease import AUDIT_EVERY, GONE_WORKERS_KEPT
 from onward.engine.maintenance import Maintenance
 from onward.engine.payloads import pack
 from onward.model.runs import NewRun
-from onward.store.store import open_store
+from onward.store.opening import open_store
 from onward.testing.clock import VirtualClock
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onward.codec import decode, decode_error
 from onward.core.inbox import MessageKind
 from onward.core.lease import Fate
+from onward.engine.owned_runs import OwnedRun, end_messages
 from onward.engine.payloads import pack, unpack
 from onward.errors import Conflict
 from onward.model.commits import CommitOutcome
@@ -261,8 +262,7 @@ class FakeEngine:
             )  # fmt: skip
         for start in commit.starts:
             self.runs[start.uid] = FakeRun(start)
-        for message in commit.messages:
-            self._deliver(message)
+        assert not commit.messages, "messages are the engine's"
         if commit.move is not None:
             self._move(run, commit.move, now)
         return Fate.DONE
@@ -288,6 +288,10 @@ class FakeEngine:
         run.reason = None if move.reason is None else str(move.reason)
         run.due = move.due or (0 if move.due_in is None else now + move.due_in)
         run.result, run.error = move.result, move.error
+        if run.is_over:
+            of = OwnedRun(run.fence, run.new.parent, run.new.parent_identity)
+            for message in end_messages(of, move):
+                self._deliver(message)
 
     async def _notify(self) -> None:
         async with self._moved:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
 from onward.core.lease import LEASE, STALLS_QUIET
-from onward.engine.local_worker import StoreRenewer
+from onward.engine.store_renewer import StoreRenewer
 from onward.runtime.execution.loop_monitor import LoopMonitor
 from onward.runtime.worker.loop_watch import RUNS, BlockedLoopWatch, Stall
 from onward.runtime.worker.options import Options

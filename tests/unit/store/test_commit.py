@@ -8,7 +8,7 @@ from onward.model.messages import NewMessage
 from onward.model.pipelines import NewEvent, PipelineWrite
 from onward.model.records import NewRecord
 from onward.model.runs import Move, NewRun
-from onward.store.writing.batch import MAX_BYTES, MAX_ROWS, fold
+from onward.store.writing.batch import MAX_BYTES, MAX_ROWS, Batch, fold
 
 DONE = Move("succeeded")
 
@@ -30,14 +30,18 @@ def effect(key: str) -> EffectWrite:
 
 
 def taken(*commits: Commit) -> list[bool]:
-    return fold(commits)[1]
+    return folded(*commits)[1]
+
+
+def folded(*commits: Commit) -> tuple[Batch, list[bool]]:
+    return fold([("w", commit) for commit in commits])
 
 
 # --- which go together ----------------------------------------------------------------------------
 
 
 def test_a_run_has_one_place_in_a_batch_however_many_commits_it_made() -> None:
-    batch, fits = fold([recording("a", "1"), recording("b", "1"), recording("a", "2")])
+    batch, fits = folded(recording("a", "1"), recording("b", "1"), recording("a", "2"))
 
     assert fits == [True, True, True]
     assert list(batch.runs) == ["a", "b"]
@@ -49,7 +53,7 @@ def test_everything_of_two_commits_is_in_the_one_they_become() -> None:
     first = Commit("a", 1, (record("a", "1"),), None, (NewMessage("t", "m1", "signal"),), (child,))
     last = Commit("a", 1, (record("a", "2"),), DONE, (NewMessage("t", "m2", "signal"),), (other,))
 
-    batch, _ = fold([first, last])
+    batch, _ = folded(first, last)
 
     whole = batch.runs["a"]
     assert [kept.identity for kept in whole.records] == ["1", "2"]
@@ -115,7 +119,7 @@ def test_attachments_are_never_lost_to_empty_ones() -> None:
     empty = Commit("a", 1, (record("a", "1"),), attached=Attachments())
     full = Commit("a", 1, attached=Attachments(effects=(effect("k"),)))
 
-    batch, fits = fold([empty, full])
+    batch, fits = folded(empty, full)
 
     assert fits == [True, False]
     assert batch.runs["a"].records == empty.records

@@ -97,6 +97,9 @@ CHOSEN = {
         "onward_run USING INDEX onward_run_dead_group"
         " (namespace=? AND name=? AND error_type=? AND failed_step=? AND finished_at>?)"
     ),
+    "keep_tombstones": "onward_tombstone USING PRIMARY KEY (namespace=? AND uid=?)",
+    "drop_tombstones": "onward_tombstone USING PRIMARY KEY (namespace=? AND uid=?)",
+    "drop_expired": "onward_tombstone USING PRIMARY KEY (namespace=? AND uid=?)",
     "cached_result": "onward_cache USING PRIMARY KEY (namespace=? AND key=?)",
     "run_end": "f USING INDEX onward_run_follows (namespace=? AND follows=?)",
     "runs_of_lane": (

@@ -22,7 +22,8 @@ ONLY_SQLITE = {
     "delete_effects", "delete_messages", "delete_records", "delete_run_data", "delete_runs",
     "drop_expired", "drop_tombstones", "keep_tombstones", "lock_ended", "lock_marked",
     "add_message", "add_record", "cache_result", "claim_run", "claimed_runs",
-    "due_candidates", "hold_places", "keep_time", "lanes_of_level",
+    "draining_workers", "due_candidates", "hold_places", "keep_time", "lanes_of_level",
+    "renew_leases",
     "look", "messages_seen", "move_run", "oldest_outbox",
     "file_pages",
     "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "reset_time",
@@ -38,7 +39,7 @@ ONLY_POSTGRES = {
     "claim", "commit_attached", "commit_cached", "commit_records", "commit_runs", "hint_send",
     "hint_start",
     "lanes_of_level", "lock_effects", "lock_runs", "look", "oldest_outbox", "place",
-    "runs_of_lanes", "runs_to_control", "send", "start", "wait_shortly_for_locks",
+    "renew_leases", "runs_of_lanes", "runs_to_control", "send", "start", "wait_shortly_for_locks",
     "delete_deliveries_of", "delete_event_causes", "delete_events", "delete_inputs",
     "delete_run_causes", "hint_publish", "write_causes", "write_events", "write_inputs",
 }  # fmt: skip

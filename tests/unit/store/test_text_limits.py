@@ -27,10 +27,10 @@ def test_what_every_database_takes_passes() -> None:
 @pytest.mark.parametrize(
     ("bad", "fact"),
     [
-        ("a\0b", "id holds a NUL"),
-        ("a\udc80b", "id holds half of a surrogate pair"),
-        ("x" * (MAX_KEY_BYTES + 1), "id has 1,001 bytes"),
-        ("é" * (MAX_KEY_BYTES // 2 + 1), "id has 1,002 bytes"),
+        ("a\0b", "id contains a NUL character"),
+        ("a\udc80b", "id contains half of a surrogate pair"),
+        ("x" * (MAX_KEY_BYTES + 1), "id is 1,001 bytes long"),
+        ("é" * (MAX_KEY_BYTES // 2 + 1), "id is 1,002 bytes long"),
     ],
 )
 def test_a_bad_text_is_named_but_not_quoted(bad: str, fact: str) -> None:

@@ -225,11 +225,11 @@ async def test_events_and_states_are_checked_against_their_types() -> None:
 
 
 async def test_what_is_no_handler_is_refused() -> None:
-    with pytest.raises(BadInput, match="no handler"):
+    with pytest.raises(BadInput, match="not a handler"):
         await produce(test_what_is_no_handler_is_refused)
-    with pytest.raises(BadInput, match="no producer"):
+    with pytest.raises(BadInput, match="not a producer"):
         await produce(Answer)
-    with pytest.raises(BadInput, match="no consumer"):
+    with pytest.raises(BadInput, match="not a consumer"):
         await prepare(poll, {})
 
 

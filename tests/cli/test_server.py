@@ -1,0 +1,78 @@
+"""`onward server`: where it listens, what it refuses, and how it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from onward import App
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Ask
+
+
+def a_server(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "onward", "server", "--json", *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+async def test_a_server_prints_its_address_serves_and_stops_after_a_signal(tmp_path: Path) -> None:
+    (tmp_path / "onward.toml").write_text('[server]\ngrpc = "127.0.0.1:1"\n')
+    with a_server(tmp_path, ONWARD_SERVER_GRPC="127.0.0.1:0") as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            address = json.loads(process.stdout.readline())["address"]
+            async with App(f"onward://{address}") as app:
+                assert await app.workers.list() == []
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+            events = [json.loads(line)["event"] for line in process.stderr]
+        finally:
+            process.kill()
+    assert events == ["server.ready", "server.stopping", "server.stopped"]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--grpc", "7170"], "is not of the form HOST:PORT"),
+        (["--grpc", "0.0.0.0:0"], "the database has no API keys"),
+        (["--tls-cert", "missing.pem"], "--tls-key"),
+        (["--db", "onward://localhost"], "is the address of a server"),
+    ],
+)
+def test_a_server_with_a_wrong_option_says_what_to_do(
+    words: list[str], reason: str, ask: Ask
+) -> None:
+    answer = ask("server", *words)
+    assert answer.status == 2
+    assert reason in answer.err
+
+
+def test_a_server_without_grpc_says_what_to_install(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert grpc is not None
+    for module in [name for name in sys.modules if name.startswith("onward.server")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    answer = ask("server", "--grpc", "127.0.0.1:0")
+    assert answer.status == 2
+    assert "pip install 'onward[server]'" in answer.err

@@ -1,0 +1,130 @@
+"""What waits to be sent on a stream: frames, outcomes and news."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onward.core.lease import Fate
+from onward.errors import Rejected
+from onward.model.commits import CommitOutcome
+from onward.server.limits import StreamLimits
+from onward.server.news import NewsSender
+from onward.server.outbox import Outbox
+from onward.server.outcomes import Outcomes
+from onward.store.hints import ANYTHING
+from onward.wire.messages import messages
+
+PING = messages.Response(ping=messages.Ping())
+
+
+async def turns(count: int = 4) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_frames_are_sent_in_order_and_those_that_wait_at_the_end_too() -> None:
+    outbox, sent = Outbox(StreamLimits()), []
+
+    async def write(data: bytes) -> None:
+        await asyncio.sleep(0)
+        sent.append(messages.Response.FromString(data).id)
+
+    for number in range(5):
+        outbox.put(messages.Response(id=number))
+    outbox.end()
+    outbox.put(messages.Response(id=9))
+    await outbox.send(write)
+    assert sent == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("limits", [StreamLimits(unsent_frames=2), StreamLimits(unsent_bytes=8)])
+async def test_a_reader_that_is_too_slow_is_given_up(limits: StreamLimits) -> None:
+    outbox = Outbox(limits)
+    stuck = asyncio.Event()
+
+    async def write(_: bytes) -> None:
+        await stuck.wait()
+
+    sending = asyncio.create_task(outbox.send(write))
+    for _ in range(4):
+        outbox.put(messages.Response(id=1, ping=messages.Ping()))
+        await turns(1)
+    assert outbox.is_overflowing
+    stuck.set()
+    await sending  # the rest is not sent
+
+
+async def test_the_outcomes_of_one_turn_and_one_time_are_one_frame() -> None:
+    frames: list[Any] = []
+    outcomes = Outcomes(frames.append, {7, 8}.__contains__)
+    for no in (1, 2, 3):
+        outcomes.add(no, CommitOutcome(Fate.DONE, 7))
+    outcomes.add(4, CommitOutcome(Fate.BUSY, 7))
+    await turns()
+    outcomes.add(5, CommitOutcome(Fate.DONE, 8))
+    await turns()
+    first, second = frames
+    assert (first.at, list(first.commits.done)) == (7, [1, 2, 3])
+    assert [(each.no, each.fate) for each in first.commits.others] == [(4, "busy")]
+    assert (second.at, list(second.commits.done)) == (8, [5])
+
+
+async def test_the_outcome_of_a_commit_that_was_written_before_keeps_its_time() -> None:
+    frames: list[Any] = []
+    outcomes = Outcomes(frames.append, {7}.__contains__)
+    outcomes.add(1, CommitOutcome(Fate.DONE, 3))
+    outcomes.add(2, CommitOutcome(Fate.DONE, 7))
+    await turns()
+    [frame] = frames
+    assert (frame.at, list(frame.commits.done)) == (7, [2])
+    [other] = frame.commits.others
+    assert (other.no, other.fate, other.at) == (1, "done", 3)
+
+
+async def test_an_error_is_the_outcome_of_its_commit() -> None:
+    frames: list[Any] = []
+    outcomes = Outcomes(frames.append, lambda _: True)
+    outcomes.add(1, Rejected("the text has a zero in it"))
+    await turns()
+    [other] = frames[0].commits.others
+    assert (other.no, other.fate, other.problem.code) == (1, "", "rejected")
+
+
+async def test_news_are_gathered_and_wait_for_the_welcome() -> None:
+    frames: list[Any] = []
+    news = NewsSender(frames.append, lambda _: True)
+    news.hear("run:b")
+    news.hear("run:a")
+    await turns()
+    assert not frames
+    news.open()
+    news.drain()
+    await turns()
+    [frame] = frames
+    assert (list(frame.news.runs), frame.news.drain) == (["a", "b"], True)
+
+
+async def test_a_run_that_left_its_worker_meanwhile_is_no_news() -> None:
+    frames: list[Any] = []
+    owned = {"run:a"}
+    news = NewsSender(frames.append, owned.__contains__)
+    news.open()
+    await turns()
+    news.hear("run:a")
+    asyncio.get_running_loop().call_soon(owned.clear)
+    await turns()
+    assert not frames
+
+
+async def test_news_of_everything_name_no_runs() -> None:
+    frames: list[Any] = []
+    news = NewsSender(frames.append, lambda _: True)
+    news.open()
+    news.hear("run:a")
+    news.hear(ANYTHING)
+    await turns()
+    [frame] = frames
+    assert (list(frame.news.runs), frame.news.everything) == ([], True)

@@ -1,0 +1,244 @@
+"""Connections over real sockets: addresses in turn, keys, TLS, errors, and renewals in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+import pytest
+import trustme
+
+from onward.engine.server_address import parse_server
+from onward.errors import NotFound, NotOpen, StoreUnusable, Unavailable
+from onward.system.clock import SystemRandomness
+from onward.wire import connection
+from onward.wire.connection import Connection
+from onward.wire.messages import messages
+from onward.wire.problems import to_problem
+from onward.wire.rpc import CALL, PROBLEM_METADATA, RENEW, WATCH
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+KEY = "onw_abc"
+
+
+class FakeServer:
+    """Answers calls with their own arguments, or fails with `failure`."""
+
+    def __init__(self) -> None:
+        self.metadata: dict[str, Any] = {}
+        self.calls = 0
+        self.failure: tuple[grpc.StatusCode, bytes | None] | None = None
+        self.port = 0
+        self._server: Any = None
+
+    async def start(self, port: int = 0, credentials: Any = None) -> None:
+        self._server = server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        handler: Any = grpc.method_handlers_generic_handler(
+            "onward.v1.Engine",
+            {
+                "Call": grpc.unary_unary_rpc_method_handler(self._call),
+                "Watch": grpc.stream_stream_rpc_method_handler(self._watch),
+            },
+        )
+        renew: Any = grpc.method_handlers_generic_handler(
+            "onward.v1.Workers", {"Renew": grpc.unary_unary_rpc_method_handler(self._renew)}
+        )
+        server.add_generic_rpc_handlers((handler, renew))
+        address = f"localhost:{port}"
+        if credentials is None:
+            self.port = server.add_insecure_port(address)
+        else:
+            self.port = server.add_secure_port(address, credentials)
+        await server.start()
+
+    async def stop(self) -> None:
+        await self._server.stop(None)
+
+    async def _call(self, data: bytes, context: Any) -> bytes:
+        self.calls += 1
+        self.metadata = dict(context.invocation_metadata())
+        if self.failure is not None:
+            code, problem = self.failure
+            metadata = () if problem is None else ((PROBLEM_METADATA, problem),)
+            await context.abort(code, "no", metadata)
+        request = messages.CallRequest.FromString(data)
+        reply: bytes = messages.CallReply(result=request.arguments).SerializeToString()
+        return reply
+
+    async def _watch(self, _: Any, context: Any) -> None:
+        while (data := await context.read()) is not getattr(grpc.aio, "EOF"):  # noqa: B009
+            if data == b"break":
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
+            await context.write(data)
+
+    async def _renew(self, data: bytes, context: Any) -> bytes:
+        reply: bytes = messages.RenewReply(is_kept=True).SerializeToString()
+        return reply
+
+
+@asynccontextmanager
+async def served(**options: Any) -> AsyncIterator[FakeServer]:
+    server = FakeServer()
+    await server.start(**options)
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def connected(url: str, key: str | None = None, namespace: str = "") -> Any:
+    made = Connection(parse_server(url), key, namespace, SystemRandomness())
+    await made.open()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def call(made: Connection, **options: Any) -> Any:
+    return made.call(CALL, messages.CallRequest(operation="echo", arguments=b"1"), **options)
+
+
+async def test_a_call_carries_the_key_and_the_namespace() -> None:
+    async with served() as server:
+        url = f"onward://localhost:{server.port}"
+        async with connected(url, KEY, "shop") as made:
+            assert (await call(made)).result == b"1"
+        assert server.metadata["authorization"] == f"Bearer {KEY}"
+        assert server.metadata["onward-namespace"] == "shop"
+
+
+async def test_without_them_it_carries_none() -> None:
+    async with served() as server, connected(f"onward://localhost:{server.port}") as made:
+        await call(made)
+        assert not {"authorization", "onward-namespace"} & server.metadata.keys()
+
+
+async def test_an_address_where_nothing_listens_is_passed_over() -> None:
+    async with served() as dead, served() as server:
+        await dead.stop()
+        url = f"onward://localhost:{dead.port},localhost:{server.port}"
+        async with connected(url) as made:
+            await call(made)
+        assert server.calls == 1
+
+
+async def test_the_next_server_is_used_when_the_first_one_dies() -> None:
+    async with served() as first, served() as second:
+        url = f"onward://localhost:{first.port},localhost:{second.port}"
+        async with connected(url) as made:
+            await call(made)
+            await first.stop()
+            await call(made, repeats=True)
+        assert (first.calls, second.calls) == (1, 1)
+
+
+async def test_a_server_that_restarts_is_found_again() -> None:
+    async with served() as server, connected(f"onward://localhost:{server.port}") as made:
+        await call(made)
+        await server.stop()
+        calling = asyncio.ensure_future(call(made))
+        await server.start(server.port)
+        assert (await calling).result == b"1"
+
+
+async def test_if_no_server_can_be_reached_a_call_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "PATIENCE_SECONDS", 0.2)
+    async with served() as server, connected(f"onward://localhost:{server.port}") as made:
+        await server.stop()
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            await call(made, repeats=True)
+    with pytest.raises(Unavailable, match=f"onward://localhost:{server.port} cannot be reached"):
+        async with connected(f"onward://localhost:{server.port}"):
+            pass
+
+
+async def test_what_is_not_safe_to_repeat_is_sent_once() -> None:
+    async with served() as server, connected(f"onward://localhost:{server.port}") as made:
+        server.failure = (grpc.StatusCode.UNAVAILABLE, None)
+        with pytest.raises(Unavailable):
+            await call(made)
+        assert server.calls == 1
+        with pytest.raises(Unavailable):
+            await call(made, repeats=True)
+        assert server.calls == 3
+
+
+async def test_the_problem_of_a_call_arrives_as_the_error_that_it_is() -> None:
+    async with served() as server, connected(f"onward://localhost:{server.port}") as made:
+        problem = to_problem(NotFound("run", "r1", "shop")).SerializeToString()
+        server.failure = (grpc.StatusCode.NOT_FOUND, problem)
+        with pytest.raises(NotFound):
+            await call(made)
+
+
+async def test_a_refusal_without_a_problem_is_no_outage() -> None:
+    async with served() as server, connected(f"onward://localhost:{server.port}") as made:
+        server.failure = (grpc.StatusCode.UNAUTHENTICATED, None)
+        with pytest.raises(StoreUnusable, match="UNAUTHENTICATED"):
+            await call(made)
+
+
+async def test_a_stream_carries_frames_both_ways_and_its_end() -> None:
+    async with served() as server, connected(f"onward://localhost:{server.port}") as made:
+        stream = await made.stream(WATCH.path)
+        for data in (b"one", b"two"):
+            await stream.write(data)
+            assert await stream.read() == data
+        await stream.end()
+        assert await stream.read() is None
+
+
+async def test_a_stream_that_breaks_is_unavailable() -> None:
+    async with served() as server, connected(f"onward://localhost:{server.port}") as made:
+        stream = await made.stream(WATCH.path)
+        await stream.write(b"break")
+        with pytest.raises(Unavailable, match="the connection broke"):
+            await stream.read()
+
+
+async def test_a_lease_is_renewed_from_a_thread_while_the_loop_is_blocked() -> None:
+    async with served() as server, connected(f"onward://localhost:{server.port}") as made:
+
+        async def renew() -> bool:
+            async with made.renewals() as renewing:
+                reply = await renewing(RENEW, messages.RenewRequest(worker="w1"), 5.0)
+                return bool(reply.is_kept)
+
+        assert await asyncio.to_thread(lambda: asyncio.run(renew()))
+        assert await renew()
+
+
+async def test_a_server_with_a_certificate_of_ones_own_authority_is_trusted_by_ca(
+    tmp_path: Path,
+) -> None:
+    authority = trustme.CA()
+    leaf = authority.issue_cert("localhost")
+    pair = (leaf.private_key_pem.bytes(), leaf.cert_chain_pems[0].bytes())
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    async with served(credentials=grpc.ssl_server_credentials([pair])) as server:
+        async with connected(f"onward://localhost:{server.port}?ca={tmp_path}/ca.pem", KEY) as made:
+            assert (await call(made)).result == b"1"
+        trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
+        with pytest.raises(Unavailable):
+            async with connected(f"onward://localhost:{server.port}?ca={tmp_path}/other.pem"):
+                pass
+
+
+async def test_a_ca_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusable, match=r"missing\.pem"):
+        async with connected(f"onward://localhost:1?ca={tmp_path}/missing.pem"):
+            pass
+
+
+async def test_a_connection_that_is_not_open_makes_no_calls() -> None:
+    made = Connection(parse_server("onward://localhost"), None, "", SystemRandomness())
+    with pytest.raises(NotOpen):
+        await call(made)

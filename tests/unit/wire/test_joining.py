@@ -1,0 +1,60 @@
+"""A remote worker whose first stream breaks, and one that has lost its lease."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from onward.errors import LeaseLost, Unavailable
+from onward.model.workers import News
+from onward.runtime.worker.inbox_reader import InboxReader
+from onward.runtime.worker.outage import Outage
+from onward.telemetry.observer import SILENT
+from onward.wire.problems import to_problem
+from onward.wire.stream import Beat
+from tests.unit.wire.fake_network import REGISTRATION
+from tests.unit.wire.test_remote_worker import World, joined, settle
+
+pytestmark = pytest.mark.usefixtures("onward_clock")
+
+
+async def test_a_join_whose_stream_breaks_is_sent_again() -> None:
+    world = World(Beat())
+    joining = asyncio.ensure_future(world.worker.join(REGISTRATION, 15_000_000))
+    first = await world.network.opened()
+    await first.sent("hello")
+    first.cut()
+    _, hello = await world.network.greeted()
+    await joining
+    assert not hello.is_reconnect
+    world.worker.disconnect()
+    await world.network.close()
+
+
+async def test_a_join_that_no_server_answers_is_unavailable_after_a_while() -> None:
+    world = World(Beat())
+    world.network.refusing = Unavailable("fake", "is away")
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable):
+        await world.worker.join(REGISTRATION, 15_000_000)
+    assert asyncio.get_running_loop().time() - began < 2
+    assert world.network.tries > 1
+
+
+async def test_inboxes_that_are_read_when_the_lease_is_lost_leave_no_error_behind() -> None:
+    async with joined() as world:
+        run: Any = SimpleNamespace(uid="a", fence=1, seen=0, is_stopped=False, dropped=0)
+        run.drop = lambda: setattr(run, "dropped", run.dropped + 1)
+        reader = InboxReader(world.worker, Outage("w1", world.network.randomness, SILENT))
+        world.stream.cut()
+        stream = await world.network.opened()
+        request = await stream.sent("hello")
+        stream.answer(request, problem=to_problem(LeaseLost("w1", "the lease of worker")))
+        await world.worker.wait(10)
+        reader.read_all({"a": run}, News(("a",)))
+        reader.read_again(run)
+        await settle(lambda: not reader._reads)  # the test fails if a task has an error
+        assert run.dropped == 1
