@@ -4,8 +4,12 @@ Two hundred writers each append records to a run of their own and wait for every
 insert writes rows of the same width, into a table of the same shape, in commits of the size that
 our group commit reached: `executemany` on SQLite, `unnest` arrays on Postgres.
 
-    make bench                            # everything
-    python benchmarks/group_commit.py     # this alone
+With `--workers 100`, so many workers of one process have a run each instead, on Postgres: first
+with a group commit each, then all with the one that the store has for them.
+
+    make bench                                           # everything
+    python benchmarks/group_commit.py                    # this alone
+    python benchmarks/group_commit.py --workers 100      # many workers
 """
 
 from __future__ import annotations
@@ -65,8 +69,59 @@ async def group_commit(store: Store, writers: int, seconds: float) -> tuple[floa
     took = time.perf_counter() - began
     cpu_us = (time.process_time() - cpu) * 1e6 / rows
     await store.drop_lease(WORKER)
-    batches = sum(lane.batches for lane in writer.lanes)
+    batches = sum(lane.batches for lane in writer.group.lanes)
     return rows / took, rows / batches, cpu_us
+
+
+async def many_workers(
+    store: Store, count: int, seconds: float, *, are_shared: bool
+) -> tuple[float, float, float]:
+    """Return commits a second of workers with one run each, and the p50 and p99 of their length."""
+    group = store.group_commit if are_shared else None
+    names = [f"{store.new_uid()}" for _ in range(count)]
+    runs = []
+    for name in names:
+        await store.take_lease(name)
+        uid = store.new_uid()
+        await store.start(NewRun(uid, uid, "bench", b"json:1", "h"))
+        runs += await store.claim(Wanted(name, ("default",), ("bench",), limit=1))
+    end = time.perf_counter() + seconds
+    lengths: list[float] = []
+
+    async def write(name: str, uid: str, fence: int) -> None:
+        writer, number, begun = store.writer(name, group), 0, time.perf_counter()
+        while begun < end:
+            number += 1
+            await writer.commit(Commit(uid, fence, (a_record(uid, number),)))
+            now = time.perf_counter()
+            lengths.append(now - begun)
+            begun = now
+
+    began = time.perf_counter()
+    works = [write(name, run.uid, run.fence) for name, run in zip(names, runs, strict=True)]
+    await asyncio.gather(*works)
+    took = time.perf_counter() - began
+    for name in names:
+        await store.drop_lease(name)
+        store.part(name)
+    lengths.sort()
+    return len(lengths) / took, lengths[len(lengths) // 2], lengths[len(lengths) * 99 // 100]
+
+
+async def compare_workers(url: str, count: int, seconds: float, repeats: int) -> None:
+    print(
+        f"{count} workers with a run each, {repeats} rounds of {seconds:g} s, Postgres, medians\n"
+    )
+    print("                        commits/s   p50 ms   p99 ms")
+    async with open_store(url) as store:
+        results: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
+        for _ in range(repeats):
+            for are_shared, found in results.items():
+                found.append(await many_workers(store, count, seconds, are_shared=are_shared))
+    for are_shared, found in results.items():
+        rate, p50, p99 = (statistics.median(column) for column in zip(*found, strict=True))
+        name = "one group commit" if are_shared else "a group commit each"
+        print(f"{name:20} {rate:12,.0f} {p50 * 1e3:8.1f} {p99 * 1e3:8.1f}")
 
 
 def a_row(run: str, number: int) -> tuple[Any, ...]:
@@ -162,7 +217,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each side runs")
     parser.add_argument("--writers", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--workers", type=int, help="compare many workers on Postgres instead")
     options = parser.parse_args()
+    if options.workers is not None:
+        with tempfile.TemporaryDirectory() as folder, durable_postgres(Path(folder)) as server:
+            url = server.create_database()
+            work = compare_workers(url, options.workers, options.seconds, options.repeats)
+            asyncio.run(work)
+        return
 
     print(
         f"{options.writers} writers, {options.repeats} rounds of {options.seconds:g} s, medians\n"

@@ -140,7 +140,7 @@ class Filler:
 async def fill(url: str, size: Size) -> None:
     """Create the schema, and write the rows past the engine."""
     async with App(url) as app:
-        now = await app._engine.store.now()
+        now = await app._store.now()
         await app.schedules.create(SCHEDULE, "workflow-0", cron="* * * * *")
     filler = Filler(size, now)
     async for table in _postgres(url) if url.startswith("postgresql") else _sqlite(url):

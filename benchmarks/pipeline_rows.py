@@ -210,6 +210,11 @@ PAST = (
 """For each consumer of the benchmark: events that it has consumed, 100 in a run."""
 
 
+PAGES = """
+    SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database()
+"""
+
+
 class Past:
     """Adds events that were consumed before to every consumer of the benchmark."""
 
@@ -238,6 +243,18 @@ class Past:
             await connection.execute("CHECKPOINT")
         finally:
             await connection.close()
+
+    async def pages(self) -> int:
+        """Return how many pages Postgres has read since it began, from memory or from disk."""
+        if not self._url.startswith("postgresql"):
+            return 0
+        await asyncio.sleep(1.5)  # so long until a connection reports what it has read
+        connection = await asyncpg.connect(self._url)
+        try:
+            read: int = await connection.fetchval(PAGES)
+        finally:
+            await connection.close()
+        return read
 
     def _fill_sqlite(self, given: dict[str, str]) -> None:
         with closing(sqlite3.connect(self._url, timeout=60)) as file:

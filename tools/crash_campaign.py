@@ -10,8 +10,11 @@
     python -m tools.crash_campaign --only pipelines --runs 400 --kills 100
     python -m tools.crash_campaign --only outages --outages 10 --kinds away-5 login-refused
     python -m tools.crash_campaign --only clocks            # needs the library of Debian's faketime
+    python -m tools.crash_campaign --only remote --runs 500 --kills 200 --store sqlite
+    python -m tools.crash_campaign --only restarts --failovers 20
 
-Outages and clock steps of Postgres are long: they are part of it only if asked for.
+Outages and clock steps of Postgres, remote workers and restarts of servers are long: they are part
+of it only if asked for.
 
 It stops at the first thing that is not as promised, and names the seed or the point.
 """
@@ -21,10 +24,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,10 +37,8 @@ from tests.e2e.engine.clocks import Clock, endure_steps
 from tests.e2e.engine.kills import kill_at_random
 from tests.e2e.engine.narrows import kill_under_limits
 from tests.e2e.engine.outages import KINDS, endure_outages
-from tests.e2e.engine.outside import VARIABLE
 from tests.e2e.engine.pools import a_worker_that_forked_dies
 from tests.e2e.engine.soak import soak
-from tests.e2e.engine.supervisor import Crew
 from tests.e2e.engine.sweep import (
     CLIENT_POINTS,
     EFFECT_POINTS,
@@ -52,37 +51,17 @@ from tests.e2e.engine.sweep import (
 )
 from tests.e2e.pipelines.deaths import die_around_commits
 from tests.e2e.pipelines.kills import LEASE_SECONDS, kill_pipelines
+from tools.campaign_ground import Ground, telling
+from tools.remote_campaign import remote, restarts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 PARTS = ("sweep", "kills", "effects", "soak", "forks", "bulk", "limits", "pipelines")
-APART = ("outages", "clocks")
+APART = ("outages", "clocks", "remote", "restarts")
 
 # The run of the sweep passes these once; the others it passes again and again.
 ONCE = ("effect", "finish", "park", "release")
-
-
-class Ground:
-    """Fresh databases of one kind, each with a log of its own."""
-
-    def __init__(self, name: str, server: PostgresServer | None) -> None:
-        self.name = name
-        self._server = server
-
-    @contextmanager
-    def crew(self) -> Iterator[Crew]:
-        """Return processes on a database that nobody has used yet."""
-        with tempfile.TemporaryDirectory() as folder:
-            log = Path(folder, "outside.log")
-            os.environ[VARIABLE] = str(log)
-            url = str(Path(folder, "onward.db"))
-            if self._server is not None:
-                url = self._server.create_database()
-            with Crew(url, log) as crew:
-                yield crew
-            if self._server is not None:
-                self._server.drop_database(url)
 
 
 def sweep(ground: Ground, hits: int) -> None:
@@ -220,16 +199,6 @@ def clocks() -> None:
                         print(f"postgres, clock {seconds:+d} s: {line}", flush=True)
 
 
-@contextmanager
-def telling(what: str) -> Iterator[None]:
-    """Say what was being tried, if it fails."""
-    try:
-        yield
-    except BaseException:
-        print(f"FAILED: {what}", flush=True)
-        raise
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=500)
@@ -241,6 +210,7 @@ def main() -> None:
     parser.add_argument("--forks", type=int, default=10, help="workers to kill that have forked")
     parser.add_argument("--bulk", type=int, default=1000, help="runs to retry in bulk")
     parser.add_argument("--outages", type=int, default=10, help="outages of each kind")
+    parser.add_argument("--failovers", type=int, default=20, help="servers to kill one by one")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--only", choices=[*PARTS, *APART])
     parser.add_argument("--store", choices=["sqlite", "postgres"])
@@ -254,6 +224,8 @@ def main() -> None:
         "bulk": lambda ground: bulk(ground, wanted.bulk),
         "limits": lambda ground: limits(ground, wanted.runs, wanted.kills, wanted.seed),
         "pipelines": lambda ground: pipelines(ground, wanted.runs, wanted.kills, wanted.seed),
+        "remote": lambda ground: remote(ground, wanted.runs, wanted.kills, wanted.seed),
+        "restarts": lambda ground: restarts(ground, wanted.failovers),
     }
     if wanted.only == "outages":
         outages(wanted.kinds, wanted.outages)
@@ -264,7 +236,8 @@ def main() -> None:
     with PostgresServer.start() as server:
         for ground in (Ground("sqlite", None), Ground("postgres", server)):
             for name, part in parts.items():
-                if wanted.only in (None, name) and wanted.store in (None, ground.name):
+                is_wanted = name in PARTS if wanted.only is None else name == wanted.only
+                if is_wanted and wanted.store in (None, ground.name):
                     part(ground)
 
 

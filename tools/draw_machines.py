@@ -19,6 +19,7 @@ from onward.core import delivery, effect, inbox, lease, retry, run, slot, stay
 from onward.core.decision import Ignored, Moved
 from onward.core.instant import SECOND
 from onward.core.replay import Ask, Record, RecordKind, RecordState, Replay, Standing
+from onward.core.value import changed
 from onward.errors import InvariantBroken
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -33,10 +34,10 @@ LATER = NOW + 1
 
 HEAD = """# State machines
 
-`tools/draw_machines.py` generates this page from the machines in `onward.core`; `make docs` runs it
-again. An arrow is a fact that changes the state. In the tables, `-` is a fact that is ignored
-deliberately, `no` one that is refused, and `bug` one that only a bug in Onward can cause. Where a
-cell has several answers, details of the state or the fact decide.
+`make docs` generates this page from the machines in `onward.core`, with `tools/draw_machines.py`.
+Each arrow is labelled with the facts that cause the change of state. In the tables, `-` means that
+the machine deliberately ignores the fact, `no` that it refuses the fact, and `bug` that only a bug
+in Onward can cause it. Where a cell has several answers, details of the state or the fact decide.
 """
 
 
@@ -139,8 +140,8 @@ def run_machine() -> Drawing:
     ]
     drawing = Drawing(
         "Run",
-        "`onward.core.run`. The state includes reason, fence and crash count; a run that has ended "
-        "never changes.",
+        "`onward.core.run`. The state includes the reason, the fence and the crash count. A run "
+        "that has ended never changes.",
         list(run.RunState),
         first="ready",
         last=run.TERMINAL,
@@ -154,7 +155,7 @@ def inbox_machine() -> Drawing:
     drawing = Drawing(
         "Inbox",
         "`onward.core.inbox`. The effect of a message on a run that has been claimed at least "
-        "once. Each reason for a pause has its own messages that end the pause.",
+        "once. Which messages end a pause depends on the reason for the pause.",
         [
             "waiting",
             *(f"paused_{reason}" for reason in run.Reason if reason in run.PAUSES),
@@ -197,8 +198,8 @@ def lease_machine() -> Drawing:
 def stay_machine() -> Drawing:
     drawing = Drawing(
         "Stay",
-        "`onward.core.stay`. A run in the memory of one worker. Decisions also name an action: "
-        "`live` and `draining` runs park, pause or are released when nothing is left to do.",
+        "`onward.core.stay`. A run in the memory of one worker. A decision also names an action: "
+        "when nothing is left to do, `live` and `draining` runs park, pause or are released.",
         [str(state) for state in stay.StayState],
         first="live",
         last=["gone"],
@@ -242,8 +243,8 @@ def effect_machine() -> Drawing:
         "Effect",
         "`onward.core.effect`. A failed effect may be sent again, because it is known not to have "
         "happened; `Reconciled` and `Judged` prove this only once the window for late sends is "
-        "over. For an effect in `needs_reconcile`, the reconciler is asked or, while its receiver "
-        "remembers the key, the effect is sent again.",
+        "over. An effect in `needs_reconcile` waits until its reconciler is called or, while its "
+        "receiver remembers the key, until it is sent again.",
         list(effect.EffectState),
         first="planned",
         last=["applied", "failed", "skipped", "withdrawn"],
@@ -294,7 +295,7 @@ def delivery_machine() -> Drawing:
 def phase_machine() -> Drawing:
     drawing = Drawing(
         "Phase of a consumer run",
-        "`onward.core.delivery`. A projection of the run's records; it never moves back.",
+        "`onward.core.delivery`. The phase is derived from the run's records and never moves back.",
         list(delivery.Phase),
         first="preparing",
         last=["committed"],
@@ -316,8 +317,8 @@ def replay_machine() -> Drawing:
     """Bring a keyed call to each standing, then do to it what can be done next."""
     drawing = Drawing(
         "Replay: one call",
-        "`onward.core.replay`. The state of a call between code and history, live and replayed; "
-        "divergence is not shown. `turn` asks for the next delivery.",
+        "`onward.core.replay`. The state of one call, live or replayed. Divergence is not shown. "
+        "`turn` asks for the next delivery.",
         list(Standing),
         first="unknown",
         last=["delivered"],
@@ -370,7 +371,7 @@ def done(replay: Replay, fact: str) -> None:
         case "turn":
             replay.next()
         case "recorded":
-            replay.recorded(CLOSED._replace(seq=replay.take_position()))
+            replay.recorded(changed(CLOSED, seq=replay.take_position()))
         case _:
             replay.recorded(OPENED)
 
@@ -402,8 +403,8 @@ def slot_machine() -> Drawing:
     dispositions = [each for each in slot.Disposition if each not in by_hand]
     drawing = Drawing(
         "Slot",
-        "`onward.core.slot`. What happens to four late slots: by catch-up alone (cap 2, overlaps "
-        "allowed), and by overlap alone (all caught up).",
+        "`onward.core.slot`. What happens to four late slots under each catch-up rule (cap 2, "
+        "overlaps allowed) and under each overlap rule (all slots caught up).",
         ["passed", *dispositions, "held"],
         first="passed",
         last=dispositions,

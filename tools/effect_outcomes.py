@@ -33,8 +33,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "guides" / "effects-outcomes.md"
 
 HEAD = """# Outcomes of effects
 
-`tools/effect_outcomes.py` executes every case and writes this page; `make docs` runs it again. See
-[Effects](effects.md) for an explanation of the terms.
+`make docs` generates this page with `tools/effect_outcomes.py`, which executes every case. For an
+explanation of the terms, see [Effects](effects.md).
 
 A dash means that no decision was needed, because the outcome was already known. "Waits" means that
 the call in the body does not return. Other branches continue; when nothing else can proceed, the
@@ -49,13 +49,13 @@ The receiver remembers the key and applies nothing twice under that key. There i
 
 APPROVAL = """## With `approve=True`
 
-Nothing is sent until an operator approves it. After that, the tables above apply.
+No effect is sent until an operator approves it. After that, the tables above apply.
 """
 
 CANCEL = """## When the run is cancelled, or its deadline passes
 
-In each of these cases, the body gets `CancelledError` at once and can clean up. If a call is in
-flight, the body gets `CancelledError` after the call has finished.
+In these cases, the body gets `CancelledError` at once and can clean up. If a call is in flight
+instead, the body gets `CancelledError` when the call has finished.
 """
 
 NOT_ASKED = "-"

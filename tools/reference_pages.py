@@ -85,9 +85,9 @@ PAGES = {
     ),
     "app.md": Page(
         "Reference: apps and runs",
-        "`App`, `Run` and `RunInfo` are imported from `onward`; `SyncApp`, `SyncRun`, "
-        "`HistoryEvent`, `Blocker` and `WorkerInfo` from `onward.handles`, for annotations; those "
-        "of schedules from `onward.schedules`. Calls return the other types.",
+        "Import `App`, `Run` and `RunInfo` from `onward`. For annotations, import `SyncApp`, "
+        "`SyncRun`, `HistoryEvent`, `Blocker` and `WorkerInfo` from `onward.handles`, and the "
+        "types for schedules from `onward.schedules`. The other types are returned by calls.",
         {
             "App": (
                 *(onward.App, Worker, within.Within, effects.Effects, dead.Dead),
