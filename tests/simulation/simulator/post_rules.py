@@ -80,6 +80,9 @@ class PostRules:
             yield from _moved(after, self.skipped_inputs, old, new)
             if (old.state, new.state) == ("reserved", "pending"):
                 yield from _released(before, effects, old)
+            if (old.state, new.state) == ("pending", "skipped"):
+                # Counters do not tell whether the consumer has looked at it: one run may be idle.
+                self._last_empty.pop((new.handler, new.key), None)
             if new.run is not None and new.state == "reserved":
                 self._reserved.add(new.run)
             if old.state == "reserved" and _is_handled(new):
