@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward import App
-from tests.kit.deploys import all_of
+from tests.kit.deploys import all_of, write_module
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Ask
@@ -91,7 +91,7 @@ def filled(_checked_shop: Path, tmp_path: Path) -> str:
 def checked(process: Ask, url: str, before: str, after: str, *words: str) -> Answer:
     """Deploy a changed line, and check it."""
     assert before in SHOP
-    Path("shop.py").write_text(SHOP.replace(before, after))
+    write_module(Path("shop.py"), SHOP.replace(before, after))
     return process("check", "shop", "--db", url, *words)
 
 
@@ -183,7 +183,8 @@ def test_a_step_that_waiting_code_has_not_called_may_still_be_called(
 
 def test_a_step_that_ended_code_has_not_called_is_noted(filled: str, process: Ask) -> None:
     body = SHOP.replace("receipt = await charge(cents)", "receipt = 'none'")
-    Path("shop.py").write_text(body.replace("    await go.wait()\n    return", "    return"))
+    body = body.replace("    await go.wait()\n    return", "    return")
+    write_module(Path("shop.py"), body)
     answer = process("check", "shop", "--db", filled)
     assert answer.status == 0
     assert "run order-7 continues, but does not make these calls again: :charge#1" in answer.err

@@ -52,10 +52,7 @@ class WorkerProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "onward", command, *words],
             cwd=folder,
-            # Cached bytecode hides a module of the same size, written within the same second.
-            env=os.environ
-            | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
-            | env,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

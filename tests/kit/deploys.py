@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import shutil
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from onward import workflow
@@ -10,6 +11,7 @@ from tests.kit.watching import until, until_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from onward import App, Run, Workflow
     from onward.model.messages import InboxRow
@@ -35,6 +37,15 @@ def shipped(source: str, *, file: str, **given: Any) -> Workflow[..., Any]:
     names: dict[str, Any] = {"__name__": "shipped", **given}
     exec(compile(source, file, "exec"), names)
     return deployed(names["flow"])
+
+
+def write_module(path: Path, code: str) -> None:
+    """Replace a module that other processes have imported.
+
+    Cached bytecode hides a file of the same size that was written within the same second.
+    """
+    path.write_text(code)
+    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
 
 
 async def waits_for(run: Run[Any], name: str) -> None:

@@ -89,6 +89,11 @@ class RawStream:
         async with asyncio.timeout(TIMEOUT):
             return getattr(await self.pushed[kind].get(), kind)
 
+    async def hears_of(self, run: str) -> None:
+        """Wait for news of a run; a server that has just begun to listen names no run."""
+        news = await self.push("news")
+        assert news.everything or list(news.runs) == [run]
+
     async def join(self, **hello: Any) -> Any:
         """Join, and return the whole response."""
         given = {"protocol": 1, "registration": self.registration, "lease": 15 * SECOND} | hello

@@ -68,9 +68,14 @@ async def retry_in_bulk(crew: Crew, runs: int, kills: int) -> BulkTally:
         answer = await app.bulk.retry(name="assemble", error="ValueError")
         assert answer.run is not None
         assert answer.count == runs
+        uid = (await answer.run.info()).uid
         for nth in range(1, kills + 1):
+            claims = (await store.run(uid)).fence
             worker = await crew.worker("--lease", "2", "--slots", "1000")
             await _until_done(answer.run, runs * nth // (kills + 1))
+            async with asyncio.timeout(END_SECONDS):
+                while (await store.run(uid)).fence == claims:  # noqa: ASYNC110 - the worker claims
+                    await asyncio.sleep(0.02)
             assert await answer.run.state() not in ("succeeded", "failed")
             await worker.kill()
         await crew.worker()
@@ -82,7 +87,7 @@ async def retry_in_bulk(crew: Crew, runs: int, kills: int) -> BulkTally:
         assert {each.option for each in report.refusals} == {"force"}
         await _see_ends(app, runs)
         assert await check(store) == []
-        claims = (await store.run((await answer.run.info()).uid)).fence
+        claims = (await store.run(uid)).fence
         return BulkTally(runs, kills, report.done, report.refused, claims)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,6 +57,8 @@ def _run(script: Path, mistake: Mistake, env: dict[str, str]) -> tuple[int | Non
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        # A test run in the background ignores SIGINT, and its children inherit that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         end = threading.Timer(SECONDS, process.kill)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onward import App
 from tests.cli.worker_process import WorkerProcess
+from tests.kit.deploys import write_module
 from tests.kit.watching import until
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Shop:
         """Run a worker with another version of the code, up to the end of the block."""
         fault = f"raise ValueError('bug {number}')" if is_faulty else "pass"
         code = MODULE.replace("RELEASE", str(number)).replace("RAISE", fault)
-        (self.folder / "shop.py").write_text(code)
+        write_module(self.folder / "shop.py", code)
         with WorkerProcess(self.folder, "shop") as worker:
             await asyncio.to_thread(worker.until, "worker.ready")
             yield
