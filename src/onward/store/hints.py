@@ -87,8 +87,9 @@ class Subscription:
         self.subjects.add(subject)
 
     def discard(self, subject: str) -> None:
-        """Subscribe to a subject no longer."""
+        """Subscribe to a subject no longer, and drop its hint."""
         self.subjects.discard(subject)
+        self._hinted.discard(subject)
 
     def deliver(self, subjects: frozenset[str]) -> None:
         """Note hints; called in the loop of this subscription."""
@@ -111,9 +112,12 @@ class Subscription:
         """
         deadline = self.loop.time() + seconds
         while not (self._hinted or self._woken) and (left := deadline - self.loop.time()) > 0:
+            self._event.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if left == math.inf else left):
                     await self._event.wait()
+            # The hint of a run that a worker ended itself comes a turn before it unsubscribes.
+            await asyncio.sleep(0)
         self._event.clear()
         self._woken = False
         hinted, self._hinted = self._hinted, set()

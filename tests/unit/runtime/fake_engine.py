@@ -164,7 +164,7 @@ class FakeEngine:
         return True
 
     async def wait(self, seconds: float) -> News:
-        await self._woken.wait()  # also when a run has left the worker
+        await self._woken.wait()  # also when a run has left the worker, or is over
         self._woken.clear()
         changed, self._changed = self._changed, []
         if not changed:
@@ -289,6 +289,7 @@ class FakeEngine:
         run.due = move.due or (0 if move.due_in is None else now + move.due_in)
         run.result, run.error = move.result, move.error
         if run.is_over:
+            self._woken.set()  # nothing else may happen until the next due time
             of = OwnedRun(run.fence, run.new.parent, run.new.parent_identity)
             for message in end_messages(of, move):
                 self._deliver(message)

@@ -63,6 +63,20 @@ async def test_an_ear_may_listen_for_more_later() -> None:
         assert await subscription.wait(LONG) == {"a"}
 
 
+async def test_a_hint_is_dropped_with_its_subject_and_ends_no_wait() -> None:
+    hints = HintBus()
+    with hints.subscribe(["a", "b"]) as subscription:
+        waiting = asyncio.create_task(subscription.wait(LONG))
+        await asyncio.sleep(0)
+        hints.publish(["a"])
+        asyncio.get_running_loop().call_soon(subscription.discard, "a")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        hints.publish(["b"])
+        assert await waiting == {"b"}
+
+
 async def test_a_hint_from_another_thread_is_heard() -> None:
     hints = HintBus()
     with hints.subscribe(["a"]) as subscription:

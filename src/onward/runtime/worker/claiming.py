@@ -84,6 +84,7 @@ class Claiming:
         self._read_all_at = clock.monotonic()
         self._next_audit = clock.monotonic() + AUDIT_EVERY
         self._has_limited_runs = False
+        self._is_full = False
         self._idled = 0
 
     async def tick(self) -> int:
@@ -123,7 +124,8 @@ class Claiming:
     async def _claim(self) -> int:
         session = self._session
         free = self._options.slots - len(session.running)
-        if free <= 0:
+        self._is_full = free <= 0
+        if self._is_full:
             return 0
         names = await session.register_names()
         begun = self._clock.monotonic()
@@ -147,6 +149,15 @@ class Claiming:
         if claim.changed:
             self._read_inboxes(News(tuple(sorted(claim.changed))))
         return len(runs)
+
+    def gains_from(self, ended: ClaimedRun) -> bool:
+        """Return whether the success of a run may let the worker claim another one.
+
+        A worker waits only after a claim that found nothing. What is ready later comes with a
+        hint, unless it was held back by the run: by its slot, its limit, its crashes or its lane.
+        """
+        is_held_back = self._is_full or self._has_limited_runs
+        return is_held_back or bool(ended.held_by or ended.crashes or ended.handler)
 
     async def idle(self) -> None:
         """Wait until there may be something to do: news, a due time, or the next poll."""

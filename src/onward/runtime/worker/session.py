@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
+from onward.core.run import RunState
 from onward.engine.database_time import DatabaseTime
 from onward.engine.worker_engine import WorkerHooks
 from onward.errors import LeaseLost, OnwardError
@@ -164,7 +165,10 @@ class WorkerSession:
             self._cache.keep(execution)
         elif end is End.PARKED:
             execution.forget()
-        self._engine.wake()
+        move = execution.move if end is End.OVER else None
+        succeeded = move is not None and move.state is RunState.SUCCEEDED
+        if not succeeded or self._is_stopping or self.claiming.gains_from(execution.claimed):
+            self._engine.wake()
 
     # --- its runs --------------------------------------------------------------------------------
 
