@@ -34,10 +34,11 @@ LATER = NOW + 1
 
 HEAD = """# State machines
 
-`make docs` generates this page from the machines in `onward.core`, with `tools/draw_machines.py`.
-Each arrow is labelled with the facts that cause the change of state. In the tables, `-` means that
-the machine deliberately ignores the fact, `no` that it refuses the fact, and `bug` that only a bug
-in Onward can cause it. Where a cell has several answers, details of the state or the fact decide.
+`make docs` runs `tools/draw_machines.py`, which generates this page from the machines in
+`onward.core`. Each arrow is labelled with the facts that cause the change of state. In the tables,
+`-` means that the machine deliberately ignores the fact, `no` means that it refuses the fact, and
+`bug` means that only a bug in Onward can cause the fact. If a cell contains several answers, the
+answer depends on details of the state or the fact.
 """
 
 
@@ -140,8 +141,8 @@ def run_machine() -> Drawing:
     ]
     drawing = Drawing(
         "Run",
-        "`onward.core.run`. The state includes the reason, the fence and the crash count. A run "
-        "that has ended never changes.",
+        "This machine is in `onward.core.run`. Its state includes the reason, the fence and the "
+        "crash count. A run that has ended never changes.",
         list(run.RunState),
         first="ready",
         last=run.TERMINAL,
@@ -154,8 +155,9 @@ def run_machine() -> Drawing:
 def inbox_machine() -> Drawing:
     drawing = Drawing(
         "Inbox",
-        "`onward.core.inbox`. The effect of a message on a run that has been claimed at least "
-        "once. Which messages end a pause depends on the reason for the pause.",
+        "This machine is in `onward.core.inbox`. It decides how a message changes the state of a "
+        "run that has been claimed at least once. The reason for a pause determines which messages "
+        "end the pause.",
         [
             "waiting",
             *(f"paused_{reason}" for reason in run.Reason if reason in run.PAUSES),
@@ -185,7 +187,8 @@ def lease_machine() -> Drawing:
     }
     drawing = Drawing(
         "Lease",
-        "`onward.core.lease`. A late lease is still valid; it ends only when its row is deleted.",
+        "This machine is in `onward.core.lease`. A late lease is still valid; it ends only when "
+        "its row is deleted.",
         ["held", "late", "gone"],
         first="held",
         last=["gone"],
@@ -198,8 +201,9 @@ def lease_machine() -> Drawing:
 def stay_machine() -> Drawing:
     drawing = Drawing(
         "Stay",
-        "`onward.core.stay`. A run in the memory of one worker. A decision also names an action: "
-        "when nothing is left to do, `live` and `draining` runs park, pause or are released.",
+        "This machine is in `onward.core.stay`. It decides how long a run stays in the memory of a "
+        "worker. Each decision also names an action: when nothing is left to do, `live` and "
+        "`draining` runs are parked, paused or released.",
         [str(state) for state in stay.StayState],
         first="live",
         last=["gone"],
@@ -241,10 +245,10 @@ def effect_machine() -> Drawing:
     ]
     drawing = Drawing(
         "Effect",
-        "`onward.core.effect`. A failed effect may be sent again, because it is known not to have "
-        "happened; `Reconciled` and `Judged` prove this only once the window for late sends is "
-        "over. An effect in `needs_reconcile` waits until its reconciler is called or, while its "
-        "receiver remembers the key, until it is sent again.",
+        "This machine is in `onward.core.effect`. A failed effect may be sent again, because it is "
+        "known not to have happened. `Reconciled` and `Judged` prove this only after the window "
+        "for late sends is over. An effect in `needs_reconcile` waits until its reconciler is "
+        "called or, while its receiver remembers the key, until it is sent again.",
         list(effect.EffectState),
         first="planned",
         last=["applied", "failed", "skipped", "withdrawn"],
@@ -284,7 +288,8 @@ def delivery_machine() -> Drawing:
     ]
     drawing = Drawing(
         "Delivery",
-        "`onward.core.delivery`. A report from a run counts only while the run holds the event.",
+        "This machine is in `onward.core.delivery`. A report from a run counts only while the run "
+        "holds the event.",
         list(delivery.DeliveryState),
         first="pending",
         last=["consumed", "skipped"],
@@ -295,7 +300,8 @@ def delivery_machine() -> Drawing:
 def phase_machine() -> Drawing:
     drawing = Drawing(
         "Phase of a consumer run",
-        "`onward.core.delivery`. The phase is derived from the run's records and never moves back.",
+        "This machine is in `onward.core.delivery`. The phase is derived from the run's records "
+        "and never moves back.",
         list(delivery.Phase),
         first="preparing",
         last=["committed"],
@@ -317,8 +323,8 @@ def replay_machine() -> Drawing:
     """Bring a keyed call to each standing, then do to it what can be done next."""
     drawing = Drawing(
         "Replay: one call",
-        "`onward.core.replay`. The state of one call, live or replayed. Divergence is not shown. "
-        "`turn` asks for the next delivery.",
+        "This machine is in `onward.core.replay`. It tracks one call, live or replayed. "
+        "Divergence is not shown. The fact `turn` is a request for the next delivery.",
         list(Standing),
         first="unknown",
         last=["delivered"],
@@ -379,7 +385,7 @@ def done(replay: Replay, fact: str) -> None:
 def retry_machine() -> Drawing:
     drawing = Drawing(
         "Retry",
-        "`onward.core.retry`. What happens after a failed attempt.",
+        "This machine is in `onward.core.retry`. It decides what happens after a failed attempt.",
         ["tried", "again", *retry.Why],
         first="tried",
         last=retry.Why,
@@ -403,8 +409,9 @@ def slot_machine() -> Drawing:
     dispositions = [each for each in slot.Disposition if each not in by_hand]
     drawing = Drawing(
         "Slot",
-        "`onward.core.slot`. What happens to four late slots under each catch-up rule (cap 2, "
-        "overlaps allowed) and under each overlap rule (all slots caught up).",
+        "This machine is in `onward.core.slot`. The table shows what happens to four late slots "
+        "under each catch-up rule (with a cap of 2, and with overlaps allowed) and under each "
+        "overlap rule (with all slots caught up).",
         ["passed", *dispositions, "held"],
         first="passed",
         last=dispositions,
