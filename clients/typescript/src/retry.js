@@ -6,9 +6,9 @@ import { BadInput, Fatal, Retryable, Unencodable, typesOf } from './errors.js';
 /**
  * @typedef {object} Policy  As it is stored; times are microseconds.
  * @property {number | null} attempts
- * @property {number} first
+ * @property {number} delay
  * @property {number} factor
- * @property {number} most
+ * @property {number} max_delay
  * @property {number} jitter
  * @property {string[]} only
  * @property {string[]} never
@@ -18,9 +18,9 @@ import { BadInput, Fatal, Retryable, Unencodable, typesOf } from './errors.js';
 /** @type {Policy} */
 export const STEPS = {
   attempts: 3,
-  first: SECOND,
+  delay: SECOND,
   factor: 2,
-  most: MINUTE,
+  max_delay: MINUTE,
   jitter: 0.1,
   only: [],
   never: [],
@@ -31,9 +31,9 @@ export const STEPS = {
 export function policyOf(given) {
   const policy = {
     attempts: given.attempts === undefined ? STEPS.attempts : given.attempts,
-    first: given.delay === undefined ? STEPS.first : microseconds(given.delay),
+    delay: given.delay === undefined ? STEPS.delay : microseconds(given.delay),
     factor: given.factor ?? STEPS.factor,
-    most: given.maxDelay === undefined ? STEPS.most : microseconds(given.maxDelay),
+    max_delay: given.maxDelay === undefined ? STEPS.max_delay : microseconds(given.maxDelay),
     jitter: given.jitter ?? STEPS.jitter,
     only: namesOf(given.only),
     never: namesOf(given.never),
@@ -51,7 +51,7 @@ function namesOf(given = []) {
 
 /** Return how long to wait after an attempt (from 1), in microseconds. */
 export function delayAfter(policy, attempt, random) {
-  const grown = Math.min(policy.most, Math.round(policy.first * policy.factor ** (attempt - 1)));
+  const grown = Math.min(policy.max_delay, Math.round(policy.delay * policy.factor ** (attempt - 1)));
   return grown + Math.floor(grown * policy.jitter * random);
 }
 

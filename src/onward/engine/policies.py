@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 class _Kept(msgspec.Struct):
     attempts: int | None
-    first: int
+    delay: int
     factor: float
-    most: int
+    max_delay: int
     jitter: float
     only: list[str]
     never: list[str]
@@ -72,9 +72,9 @@ def read_limits(text: str) -> tuple[Retry | None, Duration | None]:
 def _policy(kept: _Kept) -> Retry:
     return Retry(
         kept.attempts,
-        f"{kept.first}us",
+        f"{kept.delay}us",
         kept.factor,
-        f"{kept.most}us",
+        f"{kept.max_delay}us",
         kept.jitter,
         tuple(kept.only),
         tuple(kept.never),
