@@ -146,10 +146,14 @@ def _closed(opened: NewRecord, later: NewRecord) -> NewRecord:
 
 
 class CommitOutcome(NamedTuple):
-    """The outcome of a commit, and the time of its records in the database."""
+    """The outcome of a commit, and the time of its records in the database.
+
+    `is_earlier` says that an earlier try has written them: that time is over.
+    """
 
     fate: Fate
     at: Instant
+    is_earlier: bool = False
 
 
 Answered: TypeAlias = "Callable[[CommitOutcome | BaseException], None]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -42,8 +41,6 @@ POLL_SECONDS = 1.0
 
 MIN_DELAY, MAX_DELAY = 0.05, 1.0
 """How many seconds to wait before a batch of commits is sent again."""
-
-MAX_TIMES = 16
 
 _AWAY = (Unavailable, StoreUnusable)
 
@@ -86,7 +83,8 @@ class Hub:
         self._keep = keep
         self._observer = observer
         self._time = DatabaseTime(clock, lambda _: None)
-        self._times: deque[Instant] = deque(maxlen=MAX_TIMES)
+        self.latest_time: Instant = 0
+        """The database's time of the latest answer."""
         self.clock_steps = ClockSteps(self.store, clock, "", self._wake_claims)
         self._maintenance = Maintenance(
             self.store,
@@ -170,16 +168,7 @@ class Hub:
     def learn_time(self, at: Instant, asked: int) -> None:
         """Learn the database's time from an answer."""
         self._time.learn(at, asked)
-        self._times.append(at)
-
-    @property
-    def latest_time(self) -> Instant:
-        """The database's time of the latest answer."""
-        return self._times[-1]
-
-    def is_recent(self, at: Instant) -> bool:
-        """Return whether this was the database's time a moment ago: not of an earlier write."""
-        return at in self._times
+        self.latest_time = at
 
     def _registrations(self) -> Iterable[Registration]:
         """Return what the connected workers have registered, each code once."""

@@ -6,14 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onward.core.lease import Fate
+from onward.model.commits import CommitOutcome
 from onward.wire.messages import messages
 from onward.wire.work import outcome_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from onward.core.instant import Instant
-    from onward.model.commits import CommitOutcome
 
 
 class Outcomes:
@@ -21,13 +19,10 @@ class Outcomes:
 
     Args:
         put: Sends a frame.
-        is_recent: Returns whether an instant was the database's time a moment ago. The outcome of
-            a commit that an earlier stream wrote already has an older one.
     """
 
-    def __init__(self, put: Callable[[Any], None], is_recent: Callable[[Instant], bool]) -> None:
+    def __init__(self, put: Callable[[Any], None]) -> None:
         self._put = put
-        self._is_recent = is_recent
         self._gathered: list[tuple[int, CommitOutcome | BaseException]] = []
 
     def add(self, no: int, answer: CommitOutcome | BaseException) -> None:
@@ -40,7 +35,12 @@ class Outcomes:
         gathered, self._gathered = self._gathered, []
         reply, at = messages.CommitsReply(), 0
         for no, answer in gathered:
-            if isinstance(answer, BaseException) or not self._is_plain(answer):
+            # The time of a frame is the present: an earlier one would set back the worker's clock.
+            if (
+                not isinstance(answer, CommitOutcome)
+                or answer.fate is not Fate.DONE
+                or answer.is_earlier
+            ):
                 reply.others.append(outcome_message(no, answer))
                 continue
             if at and answer.at != at:  # a frame has one time, and a run gets its answers in order
@@ -49,6 +49,3 @@ class Outcomes:
             at = answer.at
             reply.done.append(no)
         self._put(messages.Response(at=at, commits=reply))
-
-    def _is_plain(self, answer: CommitOutcome) -> bool:
-        return answer.fate is Fate.DONE and self._is_recent(answer.at)

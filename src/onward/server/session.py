@@ -67,7 +67,6 @@ class StreamSession:
         rights: Says what the worker may write.
         outbox: Where responses go.
         limits: How much it may ask at a time.
-        is_recent: See `Outcomes`.
         server: The name of this server, for its log.
     """
 
@@ -80,7 +79,6 @@ class StreamSession:
         rights: WorkerRights,
         outbox: Outbox,
         limits: StreamLimits,
-        is_recent: Callable[[Instant], bool],
         server: str,
     ) -> None:
         self.engine = engine
@@ -93,7 +91,7 @@ class StreamSession:
         self._rights = rights
         self._limits = limits
         self._server = server
-        self._outcomes = Outcomes(outbox.put, is_recent)
+        self._outcomes = Outcomes(outbox.put)
         self._claim: WaitingClaim | None = None
         self._claimed = asyncio.Event()
         """Set while no claim is unanswered."""

@@ -129,7 +129,6 @@ class WorkerStream:
             self._rights,
             outbox,
             limits,
-            hub.is_recent,
             server,
         )
         self.session.drain = self._news.drain

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from onward.model.commits import CommitOutcome
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
@@ -60,14 +62,14 @@ class Written:
     queues: frozenset[str] = frozenset()
     earlier: Mapping[RecordKey, Instant] = field(default_factory=dict)
 
-    def time_of(self, commit: Commit) -> Instant:
-        """Return the time that the records of a commit have in the database."""
-        if self.earlier:
-            for record in commit.records:
-                at = self.earlier.get((record.run, record.identity, record.attempt))
-                if at is not None:
-                    return at
-        return self.at
+    def outcome_of(self, commit: Commit) -> CommitOutcome:
+        """Return the outcome of a commit, with the time that its records have in the database."""
+        fate = self.fates[commit.run]
+        for record in commit.records:
+            at = self.earlier.get((record.run, record.identity, record.attempt))
+            if at is not None:
+                return CommitOutcome(fate, at, at != self.at)
+        return CommitOutcome(fate, self.at)
 
 
 class Tx(Protocol):

@@ -154,6 +154,7 @@ async def test_a_repeated_record_is_answered_with_the_time_it_has_in_the_databas
     )
 
     assert [again.at, new.at, beside.at] == [before.at, before.at + MINUTE, before.at + MINUTE]
+    assert [again.is_earlier, new.is_earlier, beside.is_earlier] == [True, False, False]
 
 
 async def test_a_repeated_record_of_a_run_that_has_ended_is_answered_with_its_own_time(
@@ -166,7 +167,7 @@ async def test_a_repeated_record_of_a_run_that_has_ended_is_answered_with_its_ow
 
     again = await worker.commit(run, a_record(run, 1), move=SUCCEEDED)
 
-    assert again == before
+    assert again == before._replace(is_earlier=True)
 
 
 async def test_a_repeated_move_is_recognised_after_others_have_gone_on(world: World) -> None:

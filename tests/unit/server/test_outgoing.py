@@ -59,7 +59,7 @@ async def test_a_reader_that_is_too_slow_is_given_up(limits: StreamLimits) -> No
 
 async def test_the_outcomes_of_one_turn_and_one_time_are_one_frame() -> None:
     frames: list[Any] = []
-    outcomes = Outcomes(frames.append, {7, 8}.__contains__)
+    outcomes = Outcomes(frames.append)
     for no in (1, 2, 3):
         outcomes.add(no, CommitOutcome(Fate.DONE, 7))
     outcomes.add(4, CommitOutcome(Fate.BUSY, 7))
@@ -74,8 +74,8 @@ async def test_the_outcomes_of_one_turn_and_one_time_are_one_frame() -> None:
 
 async def test_the_outcome_of_a_commit_that_was_written_before_keeps_its_time() -> None:
     frames: list[Any] = []
-    outcomes = Outcomes(frames.append, {7}.__contains__)
-    outcomes.add(1, CommitOutcome(Fate.DONE, 3))
+    outcomes = Outcomes(frames.append)
+    outcomes.add(1, CommitOutcome(Fate.DONE, 3, is_earlier=True))
     outcomes.add(2, CommitOutcome(Fate.DONE, 7))
     await turns()
     [frame] = frames
@@ -86,7 +86,7 @@ async def test_the_outcome_of_a_commit_that_was_written_before_keeps_its_time() 
 
 async def test_an_error_is_the_outcome_of_its_commit() -> None:
     frames: list[Any] = []
-    outcomes = Outcomes(frames.append, lambda _: True)
+    outcomes = Outcomes(frames.append)
     outcomes.add(1, Rejected("the text has a zero in it"))
     await turns()
     [other] = frames[0].commits.others

@@ -267,7 +267,11 @@ async def test_what_was_not_answered_is_sent_again_in_its_order_before_newer_com
         done = [each.no for each in again.commits.commits]
         stream.answer(again, commits=messages.CommitsReply(done=done), at=2)
         await world.worker.flush()
-        assert answers == [(Fate.DONE, 1), (Fate.DONE, 2), (Fate.DONE, 2)]
+        assert answers == [
+            CommitOutcome(Fate.DONE, 1),
+            CommitOutcome(Fate.DONE, 2),
+            CommitOutcome(Fate.DONE, 2),
+        ]
 
 
 async def test_an_outcome_that_comes_twice_counts_once() -> None:
@@ -278,7 +282,7 @@ async def test_an_outcome_that_comes_twice_counts_once() -> None:
         world.stream.answer(frame, commits=reply, at=1)
         world.stream.answer(frame, commits=reply, at=2)
         await world.worker.flush()
-        assert answers == [(Fate.DONE, 1)]
+        assert answers == [CommitOutcome(Fate.DONE, 1)]
 
 
 async def test_each_commit_has_its_own_fate_or_error() -> None:
@@ -292,7 +296,7 @@ async def test_each_commit_has_its_own_fate_or_error() -> None:
         ]
         world.stream.answer(frame, commits=messages.CommitsReply(done=[a], others=others), at=2)
         await world.worker.flush()
-        assert answers[:2] == [(Fate.DONE, 2), (Fate.BUSY, 3)]
+        assert answers[:2] == [CommitOutcome(Fate.DONE, 2), CommitOutcome(Fate.BUSY, 3)]
         assert isinstance(answers[2], NotFound)
 
 
@@ -317,7 +321,7 @@ async def test_a_commit_that_is_answered_with_an_outage_is_sent_again_on_another
         done = [again.commits.commits[0].no]
         stream.answer(again, commits=messages.CommitsReply(done=done), at=4)
         await world.worker.flush()
-        assert answers == [(Fate.DONE, 4)]
+        assert answers == [CommitOutcome(Fate.DONE, 4)]
 
 
 async def test_a_worker_that_gives_up_gets_an_error_for_what_is_not_answered() -> None:

@@ -91,9 +91,7 @@ class GroupCommit:
                 answers.append(None)
                 continue
             fate = fates[commit.run]
-            answers.append(
-                outcomes[fate] if is_first else CommitOutcome(fate, written.time_of(commit))
-            )
+            answers.append(outcomes[fate] if is_first else written.outcome_of(commit))
             if not commit.is_plain and fate is Fate.DONE:
                 subjects.update(_touched(commit))
         if subjects:
