@@ -137,6 +137,8 @@ class Stage:
     def now(self) -> Instant:
         return self._now
 
+    latest = now
+
     def commit(self, commit: Commit, then: Answered) -> None:
         self._unanswered.append((commit, then))
 

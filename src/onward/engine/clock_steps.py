@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.core.clock_steps import SeenStep
+from onward.core.clock_steps import STEP, SeenStep
 from onward.core.value import changed
 from onward.engine.database_time import DatabaseTime
 from onward.store.runs.clock_steps import record_step, time_and_latest_step
@@ -52,7 +52,8 @@ class ClockSteps:
 
     def latest(self) -> Instant:
         """Return up to when runs may be claimed as due: not further than time has passed."""
-        return self._time.latest() - (0 if self._seen is None else max(0, self._seen.step))
+        step = 0 if self._seen is None else max(0, self._seen.step)
+        return self._time.latest() + STEP - step
 
     def _stepped(self, step: Duration) -> None:
         before, earlier = (

@@ -41,8 +41,8 @@ class DatabaseTime:
         return self._clock.monotonic() + (self._ahead or 0)
 
     def latest(self) -> Instant:
-        """Return a time that the database's clock has not reached unless it was set."""
-        return self._clock.monotonic() + self._ahead_max + STEP
+        """Return the database's time, or a little more."""
+        return self._clock.monotonic() + self._ahead_max
 
     def learn(self, at: Instant, asked: int) -> None:
         """Learn from an answer that arrives now and was asked for at `asked`.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE, SECOND
 from onward.core.lease import LEASE, Fate
+from onward.model.commits import CommitOutcome
 from onward.model.runs import Move
 from tests.conformance.suite.samples import (
     RELEASED,
@@ -38,7 +39,7 @@ async def test_a_record_is_read_back_as_it_was_written(world: World) -> None:
     outcome = await worker.commit(run, record)
 
     now = world.clock.wall()
-    assert outcome == (Fate.DONE, now)
+    assert outcome == CommitOutcome(Fate.DONE, now)
     [row] = await history(worker.store, run.uid)
     assert row[:15] == (*record[:10], 1, record.payload, b"", now, now)
 

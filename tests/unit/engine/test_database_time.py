@@ -81,6 +81,17 @@ def test_an_answer_that_took_long_moves_nothing_and_tells_nothing() -> None:
     assert world.steps == []
 
 
+def test_after_a_late_answer_of_a_clock_that_was_set_back_it_is_between_now_and_latest() -> None:
+    world = World()
+    world.ahead -= HOUR
+    world.ask(0, 18 * SECOND)
+
+    assert world.time.now() == world.database() - 18 * SECOND
+    assert world.time.latest() == world.database()
+    world.ask(8 * SECOND, 10 * SECOND)
+    assert world.time.now() <= world.database() <= world.time.latest()
+
+
 def test_a_clock_that_goes_a_little_slower_is_followed_without_a_word() -> None:
     world = World()
     for _ in range(100):

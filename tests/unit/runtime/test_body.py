@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onward import Signal, step
+from onward import Signal, sleep, step
 from onward.codec import encode
+from onward.core.instant import SECOND
 from onward.core.replay import Record, RecordKind, RecordState, Replay
 from onward.engine.payloads import pack
 from onward.model.runs import ClaimedRun
 from onward.runtime.body.body import Body, Evicted
-from onward.runtime.body.calls import StepCall
+from onward.runtime.body.calls import StepCall, TimerCall
+from onward.runtime.body.clock import ClockCall
 from onward.runtime.body.notes import Notes
 from onward.runtime.execution.journal import Kept
 from onward.runtime.registry import Registry
@@ -40,12 +42,17 @@ class Sink:
     """Keeps what the body asks for, and does none of it."""
 
     def __init__(self) -> None:
+        self.uncertain = 0
+        """By how much the time of the database may be later."""
         self.names = Registry(())
         self.begun: list[Call] = []
         self.left: list[Call] = []
 
     def now(self) -> Instant:
         return NOW
+
+    def latest(self) -> Instant:
+        return NOW + self.uncertain
 
     def do(self, call: Call) -> None:
         self.begun.append(call)
@@ -94,6 +101,22 @@ def closed(identity: str, seq: int, call: Call, value: object) -> Record:
         call.args_hash,
         payload=Kept(pack(encode(value)), None, NOW + seq),
     )
+
+
+@pytest.mark.parametrize(("uncertain", "first"), [(SECOND, TimerCall), (2 * SECOND, ClockCall)])
+def test_a_wait_after_a_late_answer_counts_from_a_clock_record(
+    uncertain: int, first: type[Call]
+) -> None:
+    async def code() -> None:
+        await double(21)
+        await sleep("12s")
+
+    played = Played(code)
+    [call] = played.sink.begun
+    played.sink.uncertain = uncertain
+    played.record(call, 42)
+
+    assert type(played.sink.begun[1]) is first
 
 
 def test_a_call_that_is_not_in_history_is_begun_once() -> None:

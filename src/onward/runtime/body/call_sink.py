@@ -20,6 +20,10 @@ class CallSink(Protocol):
         """Return the time of the database, or a little less."""
         ...
 
+    def latest(self) -> Instant:
+        """Return the time of the database, or a little more: much more after a late answer."""
+        ...
+
     def do(self, call: Call) -> None:
         """Do what a call asks for: run a step, start a run, or wait."""
 

@@ -96,7 +96,8 @@ class BodyClock:
         if not self.held:
             self.is_replayed = False
         elif self._is_written:
-            for call in self._ready(body_now, self._owner.now()):
+            # If the answer to the last record came late, the body may be late by all that time.
+            for call in self._ready(body_now, self._owner.latest()):
                 if not isinstance(call, TimedCall) or wanted.get(call.identity) is call:
                     self._owner.do(call)
 

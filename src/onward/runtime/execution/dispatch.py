@@ -78,6 +78,9 @@ class Dispatch:
     def now(self) -> Instant:
         return self._host.now()
 
+    def latest(self) -> Instant:
+        return self._host.latest()
+
     def report_progress(self, value: bytes) -> None:
         self._host.progress(self._execution, value)
 

@@ -67,6 +67,10 @@ class Host(Protocol):
         """Return the database's time, or a little less."""
         ...
 
+    def latest(self) -> Instant:
+        """Return the database's time, or a little more."""
+        ...
+
     def commit(self, commit: Commit, then: Answered) -> None:
         """Write, together with other commits that are waiting, and call `then` with the outcome."""
         ...

@@ -84,6 +84,8 @@ class NoCalls:
     def now(self) -> Instant:
         return self._now
 
+    latest = now
+
     def do(self, call: Call) -> None:
         """Leave the call without an answer."""
 

@@ -101,7 +101,7 @@ class WorkerSession:
         self._registered: tuple[str, ...] = ()
         self._cache = BodyCache(options.warm)
         self._time = DatabaseTime(clock, self._clock_stepped)
-        self.now = self._time.now
+        self.now, self.latest = self._time.now, self._time.latest
         self._outage = Outage(self.id, randomness, self.observer)
 
         hooks = WorkerHooks(self._time.learn, self._outage.through, self.observer, self._on_drain)
