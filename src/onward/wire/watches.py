@@ -146,7 +146,7 @@ class Watches:
             self._stream.close()
 
     def _settle(self, key: _Key, answer: RunEnd | Exception) -> None:
-        for waiting in self._waiting.get(key, ()):
+        for waiting in self._waiting.pop(key, ()):
             if waiting.done():
                 continue
             if isinstance(answer, Exception):

@@ -155,3 +155,16 @@ async def test_closing_cancels_callers_that_wait() -> None:
         world.watches.close()
         with pytest.raises(asyncio.CancelledError):
             await wait
+
+
+async def test_a_caller_that_waits_again_as_soon_as_it_has_its_answer_gets_another() -> None:
+    async def twice() -> list[str]:
+        return [(await world.watches.end_of("r1")).state for _ in range(2)]
+
+    async with waiting() as world:
+        callers = [asyncio.ensure_future(twice()) for _ in range(3)]
+        stream = await opened(world)
+        for _ in range(2):
+            assert await watched(stream) == {("r1", False)}
+            stream.put(ended("r1"))
+        assert await asyncio.gather(*callers) == [["succeeded"] * 2] * 3
