@@ -140,6 +140,10 @@ class RawClient:
         row = NewRun(uid, uid, "greet", b"json:[]", "h", **run)
         return await self.call("start", run=row, on_conflict="return")
 
+    async def signal(self, run: str) -> None:
+        """Send the signal `go` to a run."""
+        await self.call("signal", run=run, name="go", payload={"tag": "json", "data": "bnVsbA=="})
+
     async def end_of(self, run: str) -> Any:
         """Wait for the end of a run."""
         channel: Any = self._channel

@@ -15,9 +15,7 @@ async def test_a_signal_to_a_run_is_news_to_its_worker_alone(either: Worlds) -> 
     async with either.serve() as world, world.worker("w1") as owner, world.worker("w2") as other:
         await world.client.start("r1")
         assert len(await owner.claim()) == 1
-        await world.client.call(
-            "signal", run="r1", name="go", payload={"tag": "json", "data": "bnVsbA=="}
-        )
+        await world.client.signal("r1")
         await owner.hears_of("r1")
         while not other.pushed["news"].empty():
             assert not (await other.push("news")).runs

@@ -107,3 +107,25 @@ async def test_a_worker_of_another_server_takes_what_is_left_by_a_dead_one(
         async with second.worker("w2") as worker:
             [run] = await worker.claim()
             assert run.taken_from == "w1"
+
+
+async def test_a_worker_that_names_a_run_of_another_takes_no_news_from_it(sqlite: Worlds) -> None:
+    async with sqlite.serve() as world:
+        async with world.worker("w1") as first:
+            await world.client.start("r1")
+            [before] = await first.claim()
+            parked = messages.Move(state="waiting", seen=0)
+            commit = messages.Commit(no=1, run=before.uid, fence=before.fence, move=parked)
+            assert await first.commit(commit) == {1: "done"}  # and if the answer was lost:
+        async with world.worker("w2") as second, world.stream("w1") as first:
+            await world.client.signal("r1")
+            await second.claim()
+            await world.client.signal("r1")
+            assert list((await second.push("news")).runs) == ["r1"]
+            welcome = await first.join(is_reconnect=True, held={before.uid: before.fence})
+            assert list(welcome.hello.lost) == [before.uid]
+            await second.ask(owned=messages.OwnedRequest())  # after it, all news has arrived
+            while not second.pushed["news"].empty():
+                await second.push("news")
+            await world.client.signal("r1")
+            assert list((await second.push("news")).runs) == ["r1"]

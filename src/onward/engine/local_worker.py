@@ -363,17 +363,14 @@ class LocalWorker:
         The worker may have had them from another process. It joins first, and looks at all of its
         runs afterwards, because there was no news of them meanwhile.
         """
-        for uid in held:
-            self._subscription.add(run_subject(uid))
         found = await read_owned(self._store, self._worker, held)
         lost = []
         for uid, fence in held.items():
             if uid in found and found[uid].fence == fence:
                 self._owned[uid] = found[uid]
+                self._subscription.add(run_subject(uid))
                 continue
             lost.append(uid)
-            if uid not in self._owned:
-                self._subscription.discard(run_subject(uid))
         return lost
 
     def submit(self, commit: Commit, then: Answered) -> None:
