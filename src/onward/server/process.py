@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
 import grpc
@@ -197,11 +197,8 @@ class OnwardServer:
         await self._server.stop(grace=STOP_SECONDS / 2)
 
     async def _close_hubs(self) -> None:
-        for task in list(self._hubs.values()):
-            with suppress(Exception):
-                hub = await task
-                async with asyncio.timeout(STOP_SECONDS / 4):
-                    await hub.__aexit__(None, None, None)
+        hubs = list(self._hubs.values())
+        await asyncio.gather(*map(_close_hub, hubs), return_exceptions=True)
 
     # --- namespaces ------------------------------------------------------------------------------
 
@@ -243,3 +240,10 @@ class OnwardServer:
 async def _cancelled(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
+
+
+async def _close_hub(opening: asyncio.Task[Hub]) -> None:
+    """Close a hub, which may wait for a database that does not answer."""
+    async with asyncio.timeout(STOP_SECONDS / 4):
+        hub = await opening
+        await hub.__aexit__(None, None, None)
