@@ -220,10 +220,11 @@ class Simulation:
         """Return how long everything may take.
 
         When the clock goes back, what is due is late by as much; the time of a file goes on at half
-        speed until the clock has caught up.
+        speed until the clock has caught up. Servers double the way of every request.
         """
         back = sum(-jump.seconds for jump in self.plan.jumps if jump.seconds < 0)
-        return PATIENCE_SECONDS + (back if self.plan.is_server else SLOWDOWN * back)
+        patience = PATIENCE_SECONDS if self.plan.wire is None else 2 * PATIENCE_SECONDS
+        return patience + (back if self.plan.is_server else SLOWDOWN * back)
 
     async def _all_over(self) -> None:
         """Wait for runs that no client waits for."""
