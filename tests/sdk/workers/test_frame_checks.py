@@ -109,10 +109,10 @@ class Checks:
         return await inner(worker, by, run, on_conflict)
 
     async def _on_retry(
-        self, inner: Any, worker: LocalWorker, by: Any, end: Any, *rest: Any
+        self, inner: Any, worker: LocalWorker, by: Any, end: Any, *rest: Any, **named: Any
     ) -> Any:
         self._note(check_end(self._known(worker), by, end, OwnerCall.RETRY))
-        return await inner(worker, by, end, *rest)
+        return await inner(worker, by, end, *rest, **named)
 
     async def _on_continue_run(
         self, inner: Any, worker: LocalWorker, by: Any, end: Any, given: Any
@@ -121,10 +121,10 @@ class Checks:
         return await inner(worker, by, end, given)
 
     async def _on_end_handler(
-        self, inner: Any, worker: LocalWorker, by: Any, end: Any, *rest: Any
+        self, inner: Any, worker: LocalWorker, by: Any, end: Any, *rest: Any, **named: Any
     ) -> Any:
         self._note(check_end(self._known(worker), by, end, OwnerCall.END_HANDLER))
-        return await inner(worker, by, end, *rest)
+        return await inner(worker, by, end, *rest, **named)
 
     async def _on_dismiss(
         self, inner: Any, worker: LocalWorker, by: Any, children: Any, **how: Any
