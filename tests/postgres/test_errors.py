@@ -4,9 +4,18 @@ import subprocess
 import sys
 import time
 
+import asyncpg
 import pytest
 
-from onward.errors import NotFound, NotOpen, OnwardError, SchemaTooNew, StoreUnusable, Unavailable
+from onward.errors import (
+    NotFound,
+    NotOpen,
+    OnwardError,
+    Rejected,
+    SchemaTooNew,
+    StoreUnusable,
+    Unavailable,
+)
 from onward.store import open_store
 from onward.store.database import Tx
 from onward.store.postgres import pool
@@ -161,3 +170,11 @@ async def test_an_unknown_host_is_told_within_seconds() -> None:
     error = await refusal("postgresql://somebody@no-such-host.invalid/onward")
     assert "host 'no-such-host.invalid' cannot be resolved" in str(error)
     assert time.monotonic() - began < 6.0
+
+
+async def test_a_row_that_is_refused_is_not_quoted(postgres_url: str) -> None:
+    async with open_store(postgres_url) as store:
+        with pytest.raises(Rejected) as told:
+            await store.start(a_run(SECRET)._replace(kind="elsewhere"))
+        assert isinstance(told.value.__cause__, asyncpg.CheckViolationError)
+        assert SECRET not in shown(told.value)

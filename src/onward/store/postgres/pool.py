@@ -197,6 +197,8 @@ class Pool:
                 limit = QUICK_SECONDS
                 continue
             except Exception as error:
+                if isinstance(error, asyncpg.PostgresError):
+                    error.detail = None  # it quotes rows, and tracebacks would show them
                 meaning = translate_error(error, self._address, is_proven=self.is_proven)
                 if meaning is None:
                     raise
