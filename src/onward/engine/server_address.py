@@ -23,10 +23,13 @@ class ServerAddress:
     uses_tls: bool
     ca: Path | None = None
     """The file with the certificate authority of the servers; None: those of the system."""
+    cert: Path | None = None
+    """The file with the certificate and the private key of the client, if servers ask for one."""
 
     def __str__(self) -> str:
-        ca = "" if self.ca is None else f"?{urlencode({'ca': self.ca}, safe='/')}"
-        return f"{SCHEME}://{','.join(self.targets)}{ca}"
+        files = {"ca": self.ca, "cert": self.cert}
+        options = urlencode({name: path for name, path in files.items() if path}, safe="/")
+        return f"{SCHEME}://{','.join(self.targets)}{'?' if options else ''}{options}"
 
 
 def is_server(url: object) -> bool:
@@ -35,9 +38,9 @@ def is_server(url: object) -> bool:
 
 
 def parse_server(url: str, folder: Path | None = None) -> ServerAddress:
-    """Parse `onward://host[:port][,host2[:port2]][?ca=FILE]`.
+    """Parse `onward://host[:port][,host2[:port2]][?ca=FILE&cert=FILE]`.
 
-    The connection uses TLS, unless all hosts are the machine itself and there is no `ca`.
+    The connection uses TLS, unless all hosts are the machine itself and no file is named.
 
     Args:
         url: The address.
@@ -66,14 +69,15 @@ def parse_server(url: str, folder: Path | None = None) -> ServerAddress:
     if parts.path.strip("/"):
         raise BadStoreUrl(shown, "has a path after the host. Pass the namespace as App(namespace=)")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    ca = options.pop("ca", None)
+    files = {name: options.pop(name) for name in ("ca", "cert") if name in options}
     if options:
-        raise BadStoreUrl(shown, "has an option other than ca. Pass a key as App(key=...)")
-    if ca == "":
-        raise BadStoreUrl(shown, "has an empty ca option")
-    uses_tls = ca is not None or not all(map(_is_loopback, targets))
-    path = None if ca is None else (folder or Path()) / Path(ca).expanduser()
-    return ServerAddress(targets, uses_tls, path)
+        raise BadStoreUrl(shown, "has an option other than ca and cert. Pass a key as App(key=...)")
+    for name, file in files.items():
+        if not file:
+            raise BadStoreUrl(shown, f"has an empty {name} option")
+    uses_tls = bool(files) or not all(map(_is_loopback, targets))
+    paths = {name: (folder or Path()) / Path(file).expanduser() for name, file in files.items()}
+    return ServerAddress(targets, uses_tls, **paths)
 
 
 def _with_port(host: str) -> str:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from onward.errors import StoreUnusable, Unavailable
+from onward.errors import BadInput, StoreUnusable, Unavailable
 from onward.wire.messages import messages
 from onward.wire.problems import to_error
 from onward.wire.rpc import MAX_MESSAGE_BYTES, PROBLEM_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from onward.engine.server_address import ServerAddress
 
@@ -30,26 +31,39 @@ _PASSING = frozenset(
 
 
 def metadata_of(key: str | None, namespace: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata of every call: who calls, and for which namespace."""
+    """Return the metadata of every call: who calls, and for which namespace.
+
+    Raises:
+        BadInput: the key has characters that no key has; it is not quoted.
+    """
+    key = None if key is None else key.strip()  # a file that was written by a shell ends in "\n"
+    if key is not None and not (key.isascii() and key.isprintable() and key):
+        raise BadInput("the API key", "is malformed", "Pass it exactly as it was printed")
     found = [] if key is None else [("authorization", f"Bearer {key}")]
     return (*found, ("onward-namespace", namespace)) if namespace else tuple(found)
 
 
 def credentials_of(address: ServerAddress) -> grpc.ChannelCredentials | None:
-    """Return how a server is recognised; None: without TLS.
+    """Return how a server and its client recognise each other; None: without TLS.
 
     Raises:
-        StoreUnusable: the file of the certificate authority cannot be read.
+        StoreUnusable: a file of certificates cannot be read.
     """
     if not address.uses_tls:
         return None
+    ca, cert = _read(address, "ca", address.ca), _read(address, "cert", address.cert)
+    return grpc.ssl_channel_credentials(ca, cert, cert)  # of a key and a chain it takes its own
+
+
+def _read(address: ServerAddress, option: str, path: Path | None) -> bytes | None:
     try:
-        ca = None if address.ca is None else address.ca.read_bytes()
+        return None if path is None else path.read_bytes()
     except OSError as error:
         raise StoreUnusable(
-            str(address), f"has a ca file that cannot be read ({error})", "Name a readable PEM file"
+            str(address),
+            f"has a {option} file that cannot be read ({error})",
+            "Name a readable PEM file",
         ) from None
-    return grpc.ssl_channel_credentials(ca)
 
 
 def channel_options(*, is_loopback: bool) -> Sequence[tuple[str, int]]:
@@ -63,6 +77,34 @@ def channel_options(*, is_loopback: bool) -> Sequence[tuple[str, int]]:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0 if is_loopback else 1),
     )
+
+
+_REASONS = {
+    "Connection refused": ("connection refused", "Check that it is running, and its port"),
+    "address lookup failed": ("unknown host name", "Check the host"),
+    "has expired": ("its certificate has expired", "Renew it on the server"),
+    "VERIFY_FAILED": ("its certificate is not trusted", "Name its authority: ?ca=FILE"),
+    "Hostname": ("its certificate is for another host name", "Use a name that is in it"),
+    "WRONG_VERSION": ("it does not use TLS", "Start it with --tls-cert and --tls-key"),
+    "handshaker": ("the ca or cert file is not in PEM format", "Name another file"),
+}
+"""What the details of gRPC say about a server that cannot be reached, and what to do."""
+
+_CLOSED = "the connection was closed during the handshake"
+
+
+def unreached(details: str, where: str, *, uses_tls: bool) -> Unavailable:
+    """Return why no connection could be made, as far as gRPC tells."""
+    for sign, (reason, advice) in _REASONS.items():
+        if sign in details:
+            return Unavailable(where, f"cannot be reached: {reason}", advice)
+    if "Socket closed" not in details:
+        return Unavailable(where, "cannot be reached")
+    if uses_tls:
+        advice = "If the server asks for a client certificate, name it: ?cert=FILE"
+    else:
+        advice = "If the server uses TLS, name its authority: ?ca=FILE"
+    return Unavailable(where, f"cannot be reached: {_CLOSED}", advice)
 
 
 def failure_of(error: Any, where: str) -> Exception:

@@ -19,7 +19,13 @@ import grpc.aio
 from onward.core.retry import Retry
 from onward.errors import NotOpen, Unavailable
 from onward.system.process import check_process
-from onward.wire.channels import channel_options, credentials_of, failure_of, metadata_of
+from onward.wire.channels import (
+    channel_options,
+    credentials_of,
+    failure_of,
+    metadata_of,
+    unreached,
+)
 from onward.wire.network import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -33,6 +39,10 @@ CALL_SECONDS = 10.0
 CONNECT_SECONDS = 3.0
 """How long a server may take to accept a connection before the next address is tried."""
 
+PROBE_SECONDS = 1.0
+"""How long a call may take whose error says why a server cannot be reached."""
+
+_PROBE = "/grpc.health.v1.Health/Check"
 _LOOKING = Retry(attempts=None, delay="50ms", factor=2, max_delay="500ms", jitter=0.5)
 
 _EOF: Any = getattr(grpc.aio, "EOF")  # noqa: B009 - the stubs do not know it
@@ -134,9 +144,19 @@ class Connection:
             tries += 1
             delay = _LOOKING.delay_after(tries, self.randomness.random()) / 1_000_000
             if loop.time() + delay > end:
-                raise Unavailable(self.where, "cannot be reached")
+                raise await self._unreached()
             await asyncio.sleep(delay)
             self.check_open()
+
+    async def _unreached(self) -> Unavailable:
+        """Return why the server cannot be reached: only a call says so."""
+        method: Any = self._channel().unary_unary  # the stubs do not know what may be left out
+        try:
+            await method(_PROBE)(b"", timeout=PROBE_SECONDS)
+            details = ""
+        except grpc.aio.AioRpcError as error:
+            details = error.details() or ""
+        return unreached(details, self.where, uses_tls=self.address.uses_tls)
 
     def failed(self, channel: grpc.aio.Channel) -> None:
         """Use the next address from now on, if this channel is the current one."""

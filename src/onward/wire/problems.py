@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from onward import errors
+from onward.engine.abbreviation import Unclear
 from onward.errors import InvariantBroken, OnwardError, Unavailable
 from onward.wire.messages import messages
 
@@ -20,7 +21,7 @@ _BUILT_IN: dict[str, type[Exception]] = {
 }
 _OURS: dict[str, type[OnwardError]] = {
     kind.code: kind
-    for kind in vars(errors).values()
+    for kind in (*vars(errors).values(), Unclear)
     if isinstance(kind, type) and issubclass(kind, OnwardError) and hasattr(kind, "code")
 }
 

@@ -37,6 +37,13 @@ def test_a_certificate_authority_makes_it_use_tls_on_this_machine_too() -> None:
     assert parse_server(str(address)) == address
 
 
+def test_a_certificate_of_the_client_makes_it_use_tls_too() -> None:
+    address = parse_server("onward://localhost?ca=/etc/ca.pem&cert=/etc/me.pem")
+    files = {"ca": Path("/etc/ca.pem"), "cert": Path("/etc/me.pem")}
+    assert address == ServerAddress(("localhost:7170",), uses_tls=True, **files)
+    assert parse_server(str(address)) == address
+
+
 def test_a_file_in_a_settings_file_is_beside_it() -> None:
     assert resolved("onward://a?ca=ca.pem", Path("/srv")) == "onward://a:7170?ca=/srv/ca.pem"
 

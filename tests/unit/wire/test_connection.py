@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -12,7 +13,7 @@ import pytest
 import trustme
 
 from onward.engine.server_address import parse_server
-from onward.errors import NotFound, NotOpen, StoreUnusable, Unavailable
+from onward.errors import BadInput, NotFound, NotOpen, StoreUnusable, Unavailable
 from onward.system.clock import SystemRandomness
 from onward.wire import connection
 from onward.wire.connection import Connection
@@ -216,14 +217,92 @@ async def test_a_lease_is_renewed_from_a_thread_while_the_loop_is_blocked() -> N
         assert await renew()
 
 
+class Certified:
+    """An authority, and a server's credentials for a host of a name."""
+
+    def __init__(self, folder: Path, name: str = "localhost", **lasting: Any) -> None:
+        self.authority = trustme.CA()
+        self.ca = folder / "ca.pem"
+        self.authority.cert_pem.write_to_path(self.ca)
+        leaf = self.authority.issue_cert(name, **lasting)
+        self.pair = (leaf.private_key_pem.bytes(), leaf.cert_chain_pems[0].bytes())
+        self.credentials = grpc.ssl_server_credentials([self.pair])
+
+
+async def why_not(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what is said of a server that cannot be reached."""
+    monkeypatch.setattr(connection, "PATIENCE_SECONDS", 0.2)
+    with pytest.raises(Unavailable) as refusal:
+        async with connected(url):
+            pass
+    return str(refusal.value)
+
+
+async def test_a_connection_that_cannot_be_made_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certified = Certified(tmp_path)
+    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
+    (tmp_path / "junk.pem").write_text("no certificate")
+    async with served(credentials=certified.credentials) as server:
+        secure = f"onward://localhost:{server.port}"
+        assert "If the server uses TLS" in await why_not(secure, monkeypatch)
+        said = await why_not(f"{secure}?ca={tmp_path}/other.pem", monkeypatch)
+        assert "its certificate is not trusted. Name its authority: ?ca=FILE." in said
+        said = await why_not(f"{secure}?ca={tmp_path}/junk.pem", monkeypatch)
+        assert "the ca or cert file is not in PEM format" in said
+        wrong = f"onward://127.0.0.1:{server.port}?ca={certified.ca}"
+        assert "its certificate is for another host name" in await why_not(wrong, monkeypatch)
+    async with served() as server:
+        plain = f"onward://localhost:{server.port}?ca={certified.ca}"
+        assert "it does not use TLS" in await why_not(plain, monkeypatch)
+    gone = f"onward://localhost:{server.port}"
+    said = await why_not(gone, monkeypatch)
+    assert said == f"{gone} cannot be reached: connection refused. " + (
+        "Check that it is running, and its port."
+    )
+
+
+async def test_a_certificate_that_has_expired_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    past = datetime.now(UTC) - timedelta(days=1)
+    certified = Certified(tmp_path, not_before=past - timedelta(days=1), not_after=past)
+    async with served(credentials=certified.credentials) as server:
+        url = f"onward://localhost:{server.port}?ca={certified.ca}"
+        assert "its certificate has expired" in await why_not(url, monkeypatch)
+
+
+async def test_a_server_that_asks_for_a_certificate_gets_the_one_of_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certified, clients = Certified(tmp_path), trustme.CA()
+    clients.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(tmp_path / "me.pem")
+    credentials = grpc.ssl_server_credentials(
+        [certified.pair], clients.cert_pem.bytes(), require_client_auth=True
+    )
+    async with served(credentials=credentials) as server:
+        url = f"onward://localhost:{server.port}?ca={certified.ca}"
+        assert "?cert=FILE" in await why_not(url, monkeypatch)
+        async with connected(f"{url}&cert={tmp_path}/me.pem") as made:
+            assert (await call(made)).result == b"1"
+
+
+async def test_a_key_may_end_in_a_newline_and_one_that_is_malformed_is_not_quoted() -> None:
+    async with served() as server:
+        async with connected(f"onward://localhost:{server.port}", f"{KEY}\n") as made:
+            await call(made)
+        assert server.metadata["authorization"] == f"Bearer {KEY}"
+    for key in (f"{KEY}\n{KEY}", f"{KEY}ä", " "):
+        with pytest.raises(BadInput, match="the API key is malformed") as refusal:
+            Connection(parse_server("onward://localhost"), key, "", SystemRandomness())
+        assert KEY not in str(refusal.value)
+
+
 async def test_a_server_with_a_certificate_of_ones_own_authority_is_trusted_by_ca(
     tmp_path: Path,
 ) -> None:
-    authority = trustme.CA()
-    leaf = authority.issue_cert("localhost")
-    pair = (leaf.private_key_pem.bytes(), leaf.cert_chain_pems[0].bytes())
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    async with served(credentials=grpc.ssl_server_credentials([pair])) as server:
+    async with served(credentials=Certified(tmp_path).credentials) as server:
         async with connected(f"onward://localhost:{server.port}?ca={tmp_path}/ca.pem", KEY) as made:
             assert (await call(made)).result == b"1"
         trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")

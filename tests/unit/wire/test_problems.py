@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from onward import errors
+from onward.engine.abbreviation import Unclear
 from onward.errors import InvariantBroken, OnwardError, Unavailable
 from onward.wire.messages import messages
 from onward.wire.problems import from_json, to_error, to_json_problem, to_problem
 
 ALL: list[Any] = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
-OURS = [kind for kind in ALL if issubclass(kind, OnwardError) and is_dataclass(kind)]
+OURS = [kind for kind in (*ALL, Unclear) if issubclass(kind, OnwardError) and is_dataclass(kind)]
 
 
 def an_error(kind: Any) -> OnwardError:
