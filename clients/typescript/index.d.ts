@@ -3,7 +3,7 @@
 /** Plain data, which is stored as JSON. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
-/** A number of seconds, or a text such as `'1h 30m'` (units: us, ms, s, m, h, d, w). */
+/** A number of seconds, or a string such as `'1h 30m'` (units: us, ms, s, m, h, d, w). */
 export type Duration = number | string;
 
 /** The type of an error, or the name of its type in any language. */
@@ -29,7 +29,7 @@ export interface Retry {
 }
 
 export interface StepOptions {
-  /** Run the step in a worker that serves this queue, not in the worker of its workflow. */
+  /** Run the step on a worker that serves this queue, instead of the worker that runs its workflow. */
   queue?: string;
   retry?: Retry;
   /** How long one attempt may take. Default `'10m'`. */
@@ -37,46 +37,46 @@ export interface StepOptions {
 }
 
 export interface WorkflowOptions {
-  /** How often steps are tried that do not say so themselves. */
+  /** The retry policy for steps that do not have their own. */
   retry?: Retry;
 }
 
-/** What a step is given beside its input. */
+/** The second argument of a step, after its input. */
 export interface StepContext {
   /** The id of the run. */
   readonly run: string;
   /** The number of this attempt, from 1. */
   readonly attempt: number;
-  /** Aborted when the result is not needed any more, or the attempt took too long. */
+  /** Aborted when the result is no longer needed, or when the attempt has taken too long. */
   readonly signal: AbortSignal;
-  /** Raise the reason if the step is to stop. */
+  /** Throw if the step was aborted; see `signal`. */
   heartbeat(): void;
-  /** Let others see how far the run is; the last value counts. */
+  /** Report the progress of the run; the last value wins. */
   progress(value: Json): void;
 }
 
-/** What a workflow is given beside its input. Every call is recorded, and replayed after a crash. */
+/** The second argument of a workflow, after its input. Every call is recorded, and replayed after a crash. */
 export interface WorkflowContext {
   /** The id of the run. */
   readonly run: string;
-  /** The time of the last thing that the workflow was handed: the same in every replay. */
+  /** The time at which the workflow received the latest result, signal or timer; the same in every replay. */
   now(): Date;
-  /** Run a step, and return its result. A step of another worker is named, with its queue. */
+  /** Run a step, and return its result. For a step on another worker, pass its name and its queue. */
   step<I, O>(step: Step<I, O>, input: I, options?: { queue?: string }): Promise<O>;
   step<I>(step: Step<I, any>, input?: I, options?: { queue?: string }): Promise<any>;
   step<O = any>(name: string, input: object, options: { queue: string }): Promise<O>;
-  /** Sleep, without holding a slot of the worker. */
+  /** Sleep without occupying a slot of the worker. */
   sleep(length: Duration): Promise<void>;
-  /** Wait for a signal, and return its value. Raises `TimedOut` when the timeout is over. */
+  /** Wait for a signal, and return its value. Throws `TimedOut` if none arrives in time. */
   signal<T = any>(name: string, options?: { timeout?: Duration }): Promise<T>;
   /** Start another workflow, in any language, and return its result. */
   child<I, O>(workflow: Workflow<I, O>, input: I, options?: { queue?: string }): Promise<O>;
   child<O = any>(name: string, input?: object, options?: { queue?: string }): Promise<O>;
-  /** Run branches side by side, each with its own context. If one fails, the others are abandoned. */
+  /** Run branches concurrently, each with its own context. If one fails, the others are abandoned. */
   all<T extends readonly ((ctx: WorkflowContext) => unknown)[]>(
     branches: readonly [...T],
   ): Promise<{ [K in keyof T]: T[K] extends (ctx: WorkflowContext) => infer R ? Awaited<R> : never }>;
-  /** Let others see how far the run is; the last value counts. */
+  /** Report the progress of the run; the last value wins. */
   progress(value: Json): void;
 }
 
@@ -112,49 +112,49 @@ export interface WorkerOptions {
   tags?: string[];
   /** How many runs it executes at a time. Default 100. */
   slots?: number;
-  /** The version of the code; runs that name a version are taken by workers of that version only. */
+  /** The version of the code. A run that is pinned to a version is taken only by workers of that version. */
   version?: string;
-  /** The API key; by default the variable ONWARD_KEY. */
+  /** The API key; by default, the value of the environment variable ONWARD_KEY. */
   key?: string;
-  /** On a server without keys: the namespace. */
+  /** The namespace, for a server without API keys. */
   namespace?: string;
-  /** How long the worker may be silent before others take its runs. Default `'15s'`. */
+  /** How long the worker may be silent before other workers take over its runs. Default `'15s'`. */
   lease?: Duration;
-  /** How long steps may go on when the worker stops. Default `'10s'`. */
+  /** How long to wait for running steps when the worker stops. Default `'10s'`. */
   drain?: Duration;
-  /** Receives log events; by default they are lines on stderr. Payloads are never logged. */
+  /** Receives log events; by default, they are written to stderr. Payloads are never logged. */
   log?: (event: string, fields: { [key: string]: unknown }) => void;
 }
 
 /** Executes steps and workflows for an Onward server. */
 export class Worker {
-  /** @param url `onward://host[:7170][,host2[:port2]][?ca=file]`; by default the variable ONWARD_URL. */
+  /** @param url `onward://host[:7170][,host2[:port2]][?ca=file]`; by default, the environment variable ONWARD_URL. */
   constructor(url: string | undefined, options?: WorkerOptions);
-  /** Work until `stop()`, SIGTERM or SIGINT. */
+  /** Run the worker until `stop()`, SIGTERM or SIGINT. */
   run(options?: { handleSignals?: boolean; onReady?: () => void }): Promise<void>;
-  /** Claim no more runs, let steps come to an end, give back the rest, and leave. */
+  /** Claim no more runs, wait for running steps, release the remaining runs, and leave. */
   stop(signal?: string): void;
 }
 
-/** Raise this in a step that must not be tried again. */
+/** Throw this in a step that must not be tried again. */
 export class Fatal extends Error {}
 
-/** Raise this in a step that should be tried again, after the given time if there is one. */
+/** Throw this in a step to have it tried again, after `after` if it is given. */
 export class Retryable extends Error {
   constructor(message?: string, options?: { after?: Duration; cause?: unknown });
 }
 
-/** A step failed, in whatever language it is written. */
+/** A step failed; the step can be written in any language. */
 export class StepFailed extends Error {
   readonly type: string;
   readonly bases: string[];
   readonly notes: string[];
   readonly traceback: string;
-  /** Return whether the error was of this type, or of one that derives from it. */
+  /** Return whether the error had this type, or a type that derives from it. */
   isA(name: string): boolean;
 }
 
-/** An awaited run failed; `cause` is the error that it raised, if that is known. */
+/** An awaited run failed; `cause` is the error that it raised, if known. */
 export class RunFailed extends Error {
   readonly run: string;
   readonly reason: string;
@@ -170,12 +170,12 @@ export class RunCancelled extends Error {
 /** An attempt of a step, or a wait, took longer than its timeout. */
 export class TimedOut extends Error {}
 
-/** The run is to stop. Clean up, then let this error propagate. */
+/** The run was cancelled, or its deadline has passed. Clean up, then let this error propagate. */
 export class Cancelled extends Error {
   readonly reason: string;
 }
 
-/** Another branch of the same `ctx.all` failed, so this one is not needed any more. */
+/** Another branch of the same `ctx.all` failed, so this branch was abandoned. */
 export class BranchAbandoned extends Error {}
 
 /** A call, a value or an option is wrong. */

@@ -16,7 +16,7 @@ export function stepCall(execution, step, input, options) {
   const queue = options.queue ?? definition?.queue;
   if (queue !== undefined) return routedCall(execution, name, input, queue, definition);
   if (definition === undefined) {
-    throw new BadInput(`step '${name}'`, 'is not one of this worker', 'Pass it to the worker, or name its queue.');
+    throw new BadInput(`step '${name}'`, 'is not a step of this worker', 'Pass it to the worker, or pass its queue.');
   }
   const retry = definition.retry ?? program.retry ?? STEPS;
   const limits = { retry, timeout: definition.timeout ?? STEP_TIMEOUT };

@@ -6,7 +6,7 @@ import { TimedOut } from './errors.js';
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** What a step is given beside its input. */
+/** The second argument of a step, after its input. */
 class StepContext {
   #attempt;
   #controller;
@@ -24,17 +24,17 @@ class StepContext {
     return this.#attempt;
   }
 
-  /** Aborted when the result is not needed any more, or the attempt took too long. */
+  /** Aborted when the result is no longer needed, or when the attempt has taken too long. */
   get signal() {
     return this.#controller.signal;
   }
 
-  /** Raise the reason if the step is to stop; call it in loops that do not pass `signal` on. */
+  /** Throw if the step was aborted; call this in loops that do not pass `signal` on. */
   heartbeat() {
     this.#controller.signal.throwIfAborted();
   }
 
-  /** Let others see how far the run is; the last value counts. */
+  /** Report the progress of the run; the last value wins. */
   progress(value) {
     this.heartbeat();
     this.#report(value);

@@ -8,7 +8,8 @@ export const MAX_PAYLOAD = 2 * 1024 * 1024;
 const TAG = 'json:';
 
 function refused(what, fact) {
-  return new Unencodable(`${what} ${fact}. Pass plain data: null, booleans, finite numbers, texts, arrays, objects.`);
+  const advice = 'Pass plain data: null, booleans, finite numbers, strings, arrays or objects.';
+  return new Unencodable(`${what} ${fact}. ${advice}`);
 }
 
 function write(value, what) {
@@ -32,8 +33,8 @@ function write(value, what) {
 export function encode(value, what = 'the value') {
   const payload = Buffer.from(TAG + write(value, what));
   if (payload.length - TAG.length > MAX_PAYLOAD) {
-    const fact = `has ${payload.length} bytes; the limit is ${MAX_PAYLOAD}`;
-    throw new Unencodable(`${what} ${fact}. Store it elsewhere, and pass a reference.`);
+    const fact = `is ${payload.length} bytes when encoded; the limit is ${MAX_PAYLOAD}`;
+    throw new Unencodable(`${what} ${fact}. Keep the data elsewhere and pass a reference to it.`);
   }
   return payload;
 }

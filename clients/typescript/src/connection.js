@@ -186,7 +186,7 @@ export class Connection {
   }
 
   #onGoodbye(goodbye) {
-    this.#onBroken(this.#stream, new Error(`the server stops: ${goodbye.why}`));
+    this.#onBroken(this.#stream, new Error(`the server is stopping: ${goodbye.why}`));
   }
 
   #onHello(kind, body) {

@@ -17,12 +17,12 @@ export class WorkflowContext {
     return this.#execution.claimed.id;
   }
 
-  /** The time of the last thing that the workflow was handed: the same in every replay. */
+  /** The time at which the workflow received the latest result, signal or timer; the same in every replay. */
   now() {
     return new Date(Math.floor(this.#execution.bodyNow / 1000));
   }
 
-  /** Run a step, and return its result. With a queue it runs in a worker that serves the queue. */
+  /** Run a step, and return its result. With a queue, the step runs on a worker that serves the queue. */
   step(step, input = {}, options = {}) {
     return this.#execution.callStep(this.#branch, step, input, options);
   }

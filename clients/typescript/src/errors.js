@@ -38,7 +38,7 @@ export class TimedOut extends Error {
   }
 }
 
-/** The run is to stop. Clean up, then let this error propagate. */
+/** The run was cancelled, or its deadline has passed. Clean up, then let this error propagate. */
 export class Cancelled extends Error {
   constructor(reason) {
     super(`the run was cancelled (${reason})`);
@@ -46,14 +46,14 @@ export class Cancelled extends Error {
   }
 }
 
-/** Another branch of the same `ctx.all` failed, so this one is not needed any more. */
+/** Another branch of the same `ctx.all` failed, so this branch was abandoned. */
 export class BranchAbandoned extends Error {
   constructor() {
     super('another branch failed, so this branch was abandoned');
   }
 }
 
-/** A step failed, in whatever language it is written. */
+/** A step failed; the step can be written in any language. */
 export class StepFailed extends Error {
   constructor(type, message, { traceback = '', bases = [], notes = [], data, cause } = {}) {
     super(message, cause === undefined ? undefined : { cause });
@@ -64,13 +64,13 @@ export class StepFailed extends Error {
     this.data = data;
   }
 
-  /** Return whether the error was of this type, or of one that derives from it. */
+  /** Return whether the error had this type, or a type that derives from it. */
   isA(name) {
     return [this.type, ...this.bases].some((known) => known === name || known.endsWith(`.${name}`));
   }
 }
 
-/** An awaited run failed; `cause` is the error that it raised, if that is known. */
+/** An awaited run failed; `cause` is the error that it raised, if known. */
 export class RunFailed extends Error {
   constructor(run, reason, error, cause) {
     super(`run ${run} failed (${reason})${error ? `: ${error}` : ''}`, cause === undefined ? undefined : { cause });
@@ -100,7 +100,7 @@ export class Problem extends Error {
   }
 }
 
-/** Code and history of a run do not fit: it pauses until other code is deployed. */
+/** The code of a run does not match its history: the run pauses until other code is deployed. */
 export class Divergence extends Error {
   constructor(message, step = null) {
     super(message);

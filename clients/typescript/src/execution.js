@@ -457,7 +457,7 @@ export class Execution {
   release() {
     if (this.isStopped) return;
     this.stop();
-    this.#steps.stopAll('the worker stops');
+    this.#steps.stopAll('the worker is stopping');
     this.journal.whenWritten(() => {
       if (!this.isGone) this.journal.write({ move: { state: 'ready', seq: this.replay.last } }, () => this.leave());
     });

@@ -178,10 +178,11 @@ export class Leaving {
 }
 
 function divergence({ is, error, recorded, asked, difference }) {
-  if (is === 'unreadable') return new Divergence(`the input of the run does not fit the code: ${error.message}`);
+  if (is === 'unreadable') return new Divergence(`the input of the run does not match the code: ${error.message}`);
   const was = `${recorded.kind} '${recorded.name}' (${recorded.identity})`;
   let now = `, but the code now has ${asked?.kind} '${asked?.name}'`;
   if (asked === null) now = ', but the code ended without making this call';
   if (difference === 'arguments') now = ' with different arguments than the code passes now';
-  return new Divergence(`history has ${was}${now}. Deploy code that fits, or fork or retry the run.`, recorded.identity);
+  const advice = 'Deploy code that matches the history, or fork or retry the run.';
+  return new Divergence(`history has ${was}${now}. ${advice}`, recorded.identity);
 }

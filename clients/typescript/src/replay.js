@@ -54,7 +54,7 @@ export class Replay {
   /** @param {Record[]} history */
   constructor(history) {
     for (const record of [...history].sort((one, other) => one.attempt - other.attempt)) {
-      if (!KINDS.has(record.kind)) throw new Error(`record ${record.identity} is of the unknown kind ${record.kind}`);
+      if (!KINDS.has(record.kind)) throw new Error(`record ${record.identity} has the unknown kind ${record.kind}`);
       this.#calls.set(record.identity, { identity: record.identity, record, asked: null, status: 'recorded' });
     }
     this.#order = [...this.#calls.values()].filter((call) => call.record.seq !== undefined).sort(bySeq);

@@ -9,9 +9,12 @@ import { readUrl } from './wire.js';
 
 function definition(what, name, fn, options) {
   if (typeof name !== 'string' || name === '' || Buffer.byteLength(name) > 500) {
-    throw new BadInput(`the name of a ${what}`, 'is not a text of 1 to 500 bytes', 'Pass its name first.');
+    const advice = 'Pass the name as the first argument.';
+    throw new BadInput(`the name of a ${what}`, 'is not a string of 1 to 500 bytes', advice);
   }
-  if (typeof fn !== 'function') throw new BadInput(`${what} '${name}'`, 'has no function', 'Pass a function second.');
+  if (typeof fn !== 'function') {
+    throw new BadInput(`${what} '${name}'`, 'has no function', 'Pass a function as the second argument.');
+  }
   return {
     name,
     fn,
@@ -69,8 +72,8 @@ export class Worker {
   }
 
   /**
-   * Work until `stop()`, SIGTERM or SIGINT. If the lease is lost, the worker forgets its runs and joins again under a
-   * new id: other workers continue the runs.
+   * Run the worker until `stop()`, SIGTERM or SIGINT. If the lease is lost, the worker forgets its runs and joins again
+   * under a new id: other workers continue the runs.
    */
   async run({ handleSignals = true, onReady = () => {} } = {}) {
     const stop = (signal) => this.stop(signal);
@@ -89,7 +92,7 @@ export class Worker {
     }
   }
 
-  /** Claim no more runs, let steps that run come to an end, give back the rest, and leave. */
+  /** Claim no more runs, wait for running steps, release the remaining runs, and leave. */
   stop(signal = 'stop') {
     this.#isStopping = true;
     this.#session?.stop(signal);
