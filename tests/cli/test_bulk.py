@@ -57,7 +57,7 @@ def test_a_dry_run_shows_how_many_match(db: str, ask: Ask) -> None:
     answer = ask("runs", "retry", "--workflow", "charge", "--error", "Fatal", "--dry-run")
     first, head, *rows = answer.out.splitlines()
     assert answer.status == 0
-    assert first == "3 runs match; retry changes nothing in a dry run."
+    assert first == "Dry run of retry: 3 runs match. Nothing was changed."
     assert head.split() == ["ID", "NAME", "STATE", "ERROR", "CREATED"]
     assert [row.split()[0] for row in rows] == ["charge-2", "charge-1", "charge-0"]
     thing = ask("runs", "discard", "--all", "--dry-run", "--json").thing
@@ -126,4 +126,4 @@ def test_a_bulk_action_can_be_left_to_itself(db: str, ask: Ask) -> None:
 def test_ids_and_filters_are_not_mixed(words: list[str], ask: Ask, db: str) -> None:
     answer = ask("runs", *words)
     assert answer.status == 2
-    assert "Give" in answer.err
+    assert "Pass" in answer.err

@@ -53,4 +53,4 @@ def test_results_are_purged(db: str, ask: Ask) -> None:
     assert ask("cache", "purge", "--all").out == "0 cached results purged\n"
     refused = ask("cache", "purge")
     assert refused.status == 2
-    assert "Give --key" in refused.err
+    assert "Pass --key" in refused.err

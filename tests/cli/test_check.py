@@ -98,7 +98,7 @@ def checked(process: Ask, url: str, before: str, after: str, *words: str) -> Ans
 def test_code_that_fits_is_checked_without_a_write_or_a_step(filled: str, process: Ask) -> None:
     Path("charged").unlink()
     answer = checked(process, filled, "return receipt", "return 'new ' + await charge(1)")
-    assert (answer.status, answer.out) == (0, "2 open runs checked: the code fits.\n")
+    assert (answer.status, answer.out) == (0, "2 open runs checked: all match the code.\n")
     assert not Path("charged").exists()
 
 
@@ -143,14 +143,14 @@ def test_people_read_the_difference_with_arguments_and_no_hashes(filled: str, pr
         '  + now:      step charge {"cents": 600}',
         "  in shop.py, line 22: receipt = await charge(600)",
     ]
-    assert "2 open runs checked: the code does not fit 1 of them." in answer.out
+    assert "2 open runs checked: 1 does not match the code." in answer.out
 
 
 @pytest.mark.parametrize(
     ("before", "after", "kind", "text"),
     [
         ('    await mail("ada")\n', "", "unread", "history has effect 'mail'"),
-        ("order(cents: int)", "order(cents: list[str])", "undecodable", "does not fit"),
+        ("order(cents: int)", "order(cents: list[str])", "undecodable", "does not match"),
         ('await wrap("blue")', 'raise KeyError("blue")', "error", "raises KeyError"),
         ('await mail("ada")', "await asyncio.Event().wait()", "error", "raises Stuck"),
     ],
@@ -168,7 +168,7 @@ def test_other_differences_are_found(
 
 def test_runs_of_other_code_are_left_out_and_counted(filled: str, process: Ask) -> None:
     answer = checked(process, filled, "async def other()", "async def another()")
-    assert (answer.status, answer.out) == (0, "1 open run checked: the code fits.\n")
+    assert (answer.status, answer.out) == (0, "1 open run checked: it matches the code.\n")
     assert answer.err == "Not checked: 1 of other: not defined by this code.\n"
 
 
@@ -192,9 +192,9 @@ def test_a_step_that_ended_code_has_not_called_is_noted(filled: str, process: As
 
 def test_a_workflow_and_a_number_of_runs_can_be_chosen(filled: str, process: Ask) -> None:
     one = checked(process, filled, "charge(cents)", "charge(600)", "--workflow", "other")
-    assert (one.status, one.out) == (0, "1 open run checked: the code fits.\n")
+    assert (one.status, one.out) == (0, "1 open run checked: it matches the code.\n")
     newest = process("check", "shop", "--db", filled, "--limit", "1")
-    assert (newest.status, newest.out) == (0, "1 open run checked: the code fits.\n")
+    assert (newest.status, newest.out) == (0, "1 open run checked: it matches the code.\n")
 
 
 def test_histories_on_postgres_are_checked(postgres_url: str, process: Ask, tmp_path: Path) -> None:

@@ -306,5 +306,5 @@ def test_a_whole_id_is_meant_though_others_begin_with_it() -> None:
 def test_none_and_several_are_told_apart() -> None:
     with pytest.raises(NotFound):
         only_one("run", "a", {}, "default")
-    with pytest.raises(Unclear, match=r"it matches a1, a2, a3 and others\. Give more of the id"):
+    with pytest.raises(Unclear, match=r"it matches a1, a2, a3 and others\. Pass more of the id"):
         only_one("run", "a", {"a1": 1, "a2": 2, "a3": 3, "a4": 4}, "default")

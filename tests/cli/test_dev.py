@@ -126,7 +126,7 @@ async def test_the_server_and_the_worker_are_one_process_without_reload(folder: 
 
 def test_the_usual_port_is_replaced_by_a_free_one_if_it_is_in_use(folder: Path) -> None:
     with usual_port_taken(), WorkerProcess(folder, "orders", command="dev") as dev:
-        dev.until("127.0.0.1:7170 is in use: the server takes a free port.")
+        dev.until("127.0.0.1:7170 is in use; the server listens on a free port instead.")
         assert not address_of(dev).endswith(":7170")
 
 
@@ -135,7 +135,7 @@ def test_a_port_that_was_asked_for_and_is_in_use_is_an_error(folder: Path) -> No
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with WorkerProcess(folder, "orders", "--grpc", address, command="dev") as dev:
             assert dev.status() == 2
-    assert dev.log == [f"onward: address {address} is in use. Choose another one: --grpc.\n"]
+    assert dev.log == [f"onward: address {address} is in use. Choose another one with --grpc.\n"]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ async def test_without_grpc_there_is_only_the_worker(folder: Path) -> None:
     (hidden / "__init__.py").write_text("raise ModuleNotFoundError('no grpc', name='grpc')")
     paths = os.pathsep.join([str(hidden.parent), *sys.path])
     with WorkerProcess(folder, "orders", command="dev", PYTHONPATH=paths) as dev:
-        line = dev.until("Only the worker runs")
+        line = dev.until("Running only the worker")
         assert "pip install 'onward[server]'" in line
         dev.until("worker.ready")
         (folder / "go").touch()
@@ -171,7 +171,7 @@ async def test_without_grpc_there_is_only_the_worker(folder: Path) -> None:
 def test_an_app_that_names_a_server_gets_no_other_one(folder: Path) -> None:
     store = "onward://localhost:1"
     with WorkerProcess(folder, "orders", command="dev", ORDERS_STORE=store) as dev:
-        dev.until("Only the worker runs: the App names a server")
+        dev.until("Running only the worker: the App names a server")
 
 
 # --- which files ----------------------------------------------------------------------------------

@@ -167,10 +167,10 @@ def test_all_runs_are_checked_if_asked_for(
 
     answer = ask("doctor", "--db", healthy)
     assert "check_newest" not in answer.out
-    assert answer.out.endswith(" runs, not for all: onward doctor --full\n")
+    assert answer.out.endswith(" runs. To check all runs: onward doctor --full\n")
     answer = ask("doctor", "--db", healthy, "--full")
     assert "check_newest is violated by copy-50" in answer.out
-    assert "not for all" not in answer.out
+    assert "To check all runs" not in answer.out
 
 
 @pytest.mark.parametrize("kind", ON_SQLITE)

@@ -87,7 +87,7 @@ def test_show_says_how_often_it_was_sent_and_when_it_is_again(ask: Ask) -> None:
 
 
 def test_show_says_why_it_is_not_sent_again_by_itself(ask: Ask) -> None:
-    assert facts(ask, "used up")["next"] == "not sent again automatically: no attempt is left"
+    assert facts(ask, "used up")["next"] == "not sent again automatically: no attempts are left"
     assert facts(ask, "too late")["next"] == (
         "not sent again automatically: the key may expire before the call arrives"
     )

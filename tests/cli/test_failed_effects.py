@@ -44,7 +44,7 @@ async def buy_or_explain(currency: str) -> str:
         return repr(error.__cause__)
 
 
-SAID = "effect 'charge_card' did not happen after 2 sends; last error KeyError: 'EUR'"
+SAID = "effect 'charge_card' did not happen after 2 sends; last error: KeyError: 'EUR'"
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_a_run_that_code_does_not_fit_is_shown_with_a_fork_that_helps(
     diverged: str, ask: Ask
 ) -> None:
     shown = ask("runs", "show", "order-1", "--db", diverged).out.splitlines()[-1]
-    assert shown.startswith(f"Next: Deploy code that fits, or: {ASKED} --db ")
+    assert shown.startswith(f"Next: Deploy code that matches the history, or: {ASKED} --db ")
     assert ask("runs", "fork", "order-1", "--step", ":charge#1", "--db", diverged).status == 0
     with App(diverged).sync() as app, app.worker(workflows=[shopping]):
         with suppress(RunOver):  # the signal from before may have been enough
@@ -95,12 +95,12 @@ def test_why_prints_the_difference_line_by_line(diverged: str, ask: Ask) -> None
     out = ask("why", "order-1", "--db", diverged).out
     assert "\\n" not in out
     assert "\n    - recorded: step 'charge' at :charge#1" in out
-    assert f"\n  Next: Deploy code that fits, or: {ASKED}\n" in out
+    assert f"\n  Next: Deploy code that matches the history, or: {ASKED}\n" in out
 
 
 def test_doctor_knows_that_a_fork_helps_too(diverged: str, ask: Ask) -> None:
     out = ask("doctor", "--db", diverged).out
-    assert "1 run paused because the code does not fit the history: order-1.\n" in out
+    assert "1 run paused because the code does not match the history: order-1.\n" in out
     assert "a fork can leave out the calls that differ" in out
 
 
@@ -130,7 +130,7 @@ def test_many_runs_of_a_finding_are_named_in_part_and_in_the_plural(url: str, as
             app.start(shopping.options(id=f"order-{number}"))
     out = ask("doctor", "--db", url).out
     assert "unserved: 6 runs that no live worker can take: order-0, " in out
-    assert " and others.\n  They stay as they are: no worker serves queue 'default'.\n" in out
+    assert " and others.\n  They cannot continue: no worker serves queue 'default'.\n" in out
 
 
 async def abandon(url: str, count: int) -> None:
@@ -145,7 +145,7 @@ async def abandon(url: str, count: int) -> None:
 def test_the_runs_of_a_dead_worker_are_named_beside_their_reasons(url: str, ask: Ask) -> None:
     asyncio.run(abandon(url, 2))
     out = ask("doctor", "--db", url).out
-    assert "  They stay as they are: order-" in out
+    assert "  They cannot continue: order-" in out
     assert "; order-" in out
     assert out.count(": its worker w-gone has not renewed its lease since ") == 2
 
@@ -153,5 +153,5 @@ def test_the_runs_of_a_dead_worker_are_named_beside_their_reasons(url: str, ask:
 def test_a_single_run_of_a_dead_worker_is_spoken_of_in_the_singular(url: str, ask: Ask) -> None:
     asyncio.run(abandon(url, 1))
     out = ask("doctor", "--db", url).out
-    assert "  It stays as it is: its worker w-gone has not renewed its lease since " in out
+    assert "  It cannot continue: its worker w-gone has not renewed its lease since " in out
     assert "  Next: Start a worker that takes it; onward why order-0\n" in out

@@ -66,7 +66,7 @@ def test_roles_and_scopes_are_put_together(db: str, ask: Ask) -> None:
 
 def test_a_key_needs_a_scope_that_exists(db: str, ask: Ask) -> None:
     none = ask("keys", "create", "--name", "laptop")
-    assert (none.status, "Give --role or --scope" in none.err) == (2, True)
+    assert (none.status, "Pass --role or --scope" in none.err) == (2, True)
     wrong = ask("keys", "create", "--name", "laptop", "--scope", "run:fly")
     assert (wrong.status, "'run:fly' is not a scope" in wrong.err) == (2, True)
     assert "There are no keys" in ask("keys", "list").out

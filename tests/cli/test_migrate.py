@@ -36,7 +36,7 @@ def test_a_database_is_created_once(url: str, ask: Ask) -> None:
     planned = ask("migrate", "--db", url, "--dry-run", "--json").thing
     assert (planned["from"], planned["to"], planned["dry_run"]) == (0, known(), True)
     assert ask("runs", "list", "--db", url).status == 2
-    assert f"schema {known()} is created." in ask("migrate", "--db", url).out
+    assert f"schema {known()} was created." in ask("migrate", "--db", url).out
     assert ask("runs", "list", "--db", url).status == 0
     assert f"has schema {known()}: nothing to do." in ask("migrate", "--db", url).out
 

@@ -115,7 +115,7 @@ def test_a_run_that_is_not_there_is_an_answer(command: str, shop: str, ask: Ask)
 def test_changing_takes_no_beginning_of_somebodys_own_id(shop: str, ask: Ask) -> None:
     answer = ask("runs", "cancel", "hold", "--force")
     assert answer.status == 1
-    assert "it matches hold-1. Give the whole id to change a run." in answer.err
+    assert "it matches hold-1. To change a run, pass its whole id." in answer.err
     assert state(ask, "hold-1") == "waiting"
 
 

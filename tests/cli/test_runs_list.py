@@ -96,7 +96,7 @@ def test_a_family_of_nobody_is_an_answer(db: str, ask: Ask) -> None:
         (("--attribute", "customer"), "Write NAME=VALUE"),
         (("--attribute", "=1"), "Write NAME=VALUE"),
         (("--tag", "two words"), "contains a space"),
-        (("--root", "order-1", "--parent", "order-1"), "are both given"),
+        (("--root", "order-1", "--parent", "order-1"), "cannot be combined"),
     ],
 )
 def test_what_is_not_understood_is_told(

@@ -69,7 +69,7 @@ def test_a_dry_run_creates_nothing(db: str, ask: Ask) -> None:
         ((), "neither cron= nor every="),
         (("--every", "1h", "--cron", "@daily"), "both cron= and every="),
         (("--every", "1h", "--jitter", "2d"), "longer than a day"),
-        (("--every", "1h", "--max-catch-up", "0"), "catch-up cap 0"),
+        (("--every", "1h", "--max-catch-up", "0"), "max_catch_up=0"),
     ],
 )
 def test_what_cannot_be_done_is_refused(
@@ -158,5 +158,5 @@ def test_settings_are_changed(nightly: str, ask: Ask) -> None:
 
 def test_a_schedule_is_deleted(nightly: str, ask: Ask) -> None:
     assert ask("schedules", "delete", nightly, "--dry-run").out == "nightly would be deleted\n"
-    assert ask("schedules", "delete", nightly).out == "nightly is deleted\n"
+    assert ask("schedules", "delete", nightly).out == "nightly was deleted\n"
     assert ask("schedules", "delete", nightly).status == 1

@@ -35,7 +35,9 @@ ids = click.argument("ids", metavar="[ID]...", nargs=-1)
 def in_bulk(*, failures: bool) -> Callable[[Command], Command]:
     """Give a command the options that make it act on all runs that match."""
     options = [
-        click.option("--all", "every", is_flag=True, help="All runs that the action applies to."),
+        click.option(
+            "--all", "every", is_flag=True, help="Select all runs that the action applies to."
+        ),
         choosing(failures=failures),
         click.option("--dry-run", is_flag=True, help="Only show how many runs match."),
         click.option(
@@ -70,9 +72,9 @@ class BulkChoice:
             self.filters["attributes"] = attributes
         self.is_bulk = not ids
         if ids and (every or self.filters or self.dry_run or self.bulk_id or not self.waits):
-            raise click.UsageError("Give ids, or filters for a bulk action, but not both.")
+            raise click.UsageError("Pass ids, or filters for a bulk action, but not both.")
         if not ids and not every and not self.filters:
-            raise click.UsageError("Give ids, or filters such as --name, or --all.")
+            raise click.UsageError("Pass ids, filters such as --name, or --all.")
 
 
 async def act_in_bulk(
@@ -108,14 +110,16 @@ def _preview(context: CommandContext, answer: BulkAnswer[Any]) -> None:
     if context.out.as_json:
         context.out.done(thing | {"sample": sample}, "")
         return
-    context.out.say(f"{_count(answer)} runs match; {answer.action} changes nothing in a dry run.")
+    context.out.say(
+        f"Dry run of {answer.action}: {_count(answer)} runs match. Nothing was changed."
+    )
     rows = [
         (info.id, info.name, info.state, first_line(info.error), info.created_at)
         for info in answer.sample
     ]
     context.out.things(sample, SAMPLE_HEAD, rows)
     if answer.count > len(rows):
-        context.out.note(f"The newest {len(rows)} are shown.")
+        context.out.note(f"Showing the newest {len(rows)}.")
 
 
 async def _followed(context: CommandContext, run: Run[BulkReport], total: int) -> BulkReport:
@@ -161,4 +165,4 @@ def _report(context: CommandContext, run_id: str, report: BulkReport) -> None:
     ]
     context.out.things([], REFUSED_HEAD, rows)
     if report.refused > len(rows):
-        context.out.note(f"The first {len(rows)} refusals are shown.")
+        context.out.note(f"Showing the first {len(rows)} refusals.")

@@ -28,7 +28,7 @@ def cache() -> None:
     "--after",
     metavar="KEY",
     default="",
-    help="Continue after this key, the last of the previous page.",
+    help="Continue after this key, the last one on the previous page.",
 )
 async def list_cache(
     context: CommandContext, *, step: str | None, version: str | None, limit: int, after: str
@@ -65,7 +65,7 @@ async def purge(
     The next call executes the step again. Runs that have read a result keep it.
     """
     if not (every or key or step or version):
-        raise click.UsageError("Give --key, --step, --version or --all.")
+        raise click.UsageError("Pass --key, --step, --version or --all.")
     count = await context.app.cache.purge(key=key, step=step, version=version, all=every)
     results = "result" if count == 1 else "results"
     context.out.done({"purged": count}, f"{count} cached {results} purged")

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from onward.sdk.app import App
     from onward.sdk.deploy_check import CheckedRun
 
-_NO_DATABASE = "Set the database of the deploy in the code, or with --db"
+_NO_DATABASE = "Name the database that you deploy to in the code, or with --db"
 _NEXT = (
-    "Change the code so that it fits, mark the change with onward.patched, or fork or cancel these "
-    "runs. With this code, a worker pauses them."
+    "Change the code to match, mark the change with onward.patched, or fork or cancel these runs. "
+    " A worker with this code would pause them."
 )
 
 
@@ -41,17 +41,17 @@ def add_check(root: click.Group) -> None:
     @click.argument("target", metavar="MODULE[:APP]")
     @click.option("--workflow", metavar="NAME", help="Only the runs of one workflow.")
     @click.option(
-        "--limit", type=click.IntRange(1), metavar="N", help="Only the newest runs. Default: all."
+        "--limit", type=click.IntRange(1), metavar="N", help="Only the newest N runs. Default: all."
     )
     def check(given: Given, target: str, workflow: str | None, limit: int | None) -> int:
         """Check that open runs can continue with your code.
 
         Imports MODULE as `onward worker` does and replays the histories of its open runs. Nothing
         is written and no step is executed: a replay ends at the first call that has no recorded
-        result. Run it in the folder of the new code, before you deploy it.
+        result. Run it in the folder that contains the new code, before you deploy.
 
-        Exits with 1 if a run would be paused or fail, and prints the call in history, the call
-        that the code makes now, its line, and the arguments of both.
+        Exits with 1 if a run would be paused or fail. For each such run, it prints the recorded
+        call, the call that the code makes now, its line, and the arguments of both.
         """
         with redirect_stdout(sys.stderr):
             app = load_app(target)
@@ -65,7 +65,7 @@ async def _check(given: Given, app: App, workflow: str | None, limit: int | None
     if plan.before != plan.after:
         raise BadInput(
             plan.where,
-            f"has schema {plan.before}, and this version of Onward needs {plan.after}",
+            f"has schema {plan.before}, but this version of Onward needs {plan.after}",
             "Run onward migrate first: it is safe while workers of the previous version run",
         )
     checked: list[CheckedRun] = []
@@ -122,9 +122,11 @@ def _print(given: Given, checked: list[CheckedRun]) -> None:
         given.out.note(f"Not checked: {count} of {name}: {reason}.")
     runs = "1 open run" if len(replayed) == 1 else f"{len(replayed)} open runs"
     if not misfits:
-        given.out.say(f"{runs} checked: the code fits.")
+        fact = "it matches the code" if len(replayed) == 1 else "all match the code"
+        given.out.say(f"{runs} checked: {fact}.")
         return
-    given.out.say(f"{runs} checked: the code does not fit {len(misfits)} of them. {_NEXT}")
+    fact = "1 does" if len(misfits) == 1 else f"{len(misfits)} do"
+    given.out.say(f"{runs} checked: {fact} not match the code. {_NEXT}")
 
 
 def _unread(run: CheckedRun) -> list[str]:

@@ -68,7 +68,7 @@ async def _retime(context: CommandContext, *, reset: bool) -> int:
     if reset:
         await context.engine.reset_clock()
     runs = await context.engine.restart_waits()
-    text = "No run waits for a time that was set while the store's time was ahead."
+    text = "No run has a wait that was set while the store's time was ahead."
     if runs:
         named = ", ".join(runs[:_MAX_NAMED]) + (", ..." if len(runs) > _MAX_NAMED else "")
         count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
@@ -79,7 +79,7 @@ async def _retime(context: CommandContext, *, reset: bool) -> int:
 
 async def _accept(context: CommandContext) -> int:
     added = await context.engine.accept_steps()
-    text = "No wait is longer because the clock was set forward."
+    text = "No waits were extended when the clock was set forward."
     if added:
         text = f"Waits that were extended by {_rounded(added)} now end when they were first due."
     context.out.done({"accepted_seconds": added / SECOND}, text)
@@ -105,7 +105,7 @@ def _shown(reading: Reading) -> dict[str, Any]:
     if reading.timers:
         shown["timers"] = f"{reading.timers} set while the store's time was ahead"
     if reading.added:
-        shown["waits"] = f"{_rounded(reading.added)} longer, because the clock was set forward"
+        shown["waits"] = f"extended by {_rounded(reading.added)}, because the clock was set forward"
     return shown
 
 

@@ -103,8 +103,10 @@ def _flags(work: Any) -> Any:
     """Give a command or a group the flags that all have."""
     for flag in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line."),
-        click.option("--namespace", metavar="NAME", help="The tenant."),
-        click.option("--db", metavar="URL", help="A file, postgresql://... or onward://..."),
+        click.option("--namespace", metavar="NAME", help="The namespace (tenant)."),
+        click.option(
+            "--db", metavar="URL", help="The store: a file, postgresql://... or onward://..."
+        ),
     ):
         work = flag(work)
     return work

@@ -46,7 +46,7 @@ def dead() -> None:
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @click.option(
-    "--before", metavar="ID", help="Continue after this id, the last of the previous page."
+    "--before", metavar="ID", help="Continue after this id, the last one on the previous page."
 )
 async def list_dead(  # noqa: PLR0913 - each is an option of the command
     context: CommandContext,
@@ -82,7 +82,9 @@ async def list_dead(  # noqa: PLR0913 - each is an option of the command
 
 @command(dead, "groups", example="onward dead groups --since 7d")
 @click.option("--name", "--workflow", "name", metavar="NAME", help="Only runs of this workflow.")
-@click.option("--since", metavar="TIME", help="Only runs that ended within this time, such as 1h.")
+@click.option(
+    "--since", metavar="TIME", help="Only runs that ended at most this long ago, such as 1h."
+)
 @click.option("--parts", type=click.IntRange(1, 1000), default=24, show_default=True)
 async def groups(
     context: CommandContext, *, name: str | None, since: str | None, parts: int

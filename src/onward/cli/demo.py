@@ -75,7 +75,7 @@ class _Tour:
         async with self._app:
             await self._crash()
             await self._settle()
-        self._title("What next")
+        self._title("Next steps")
         self._out.say(
             "Write your own workflow: docs/guides/quick-start.md. Inspect a store: onward runs "
             "list, onward runs show ID, onward doctor."
@@ -86,7 +86,7 @@ class _Tour:
         worker = self._worker()
         try:
             await start_by_name(self._app, "order", {"cents": 500}, {"id": RUN})
-            self._say(f"run {RUN} has started, and worker {worker.pid} executes it")
+            self._say(f"run {RUN} has started, and worker {worker.pid} is executing it")
             await self._until(self._is_packing, worker)
             self._say("the result of step reserve is recorded; step pack is running")
             worker.kill()  # SIGKILL: it cannot clean up
@@ -146,7 +146,7 @@ class _Tour:
             while not await is_so():
                 if worker.poll() is not None:
                     log = (self._folder / "worker.log").read_text(errors="replace")
-                    raise RuntimeError(f"the worker of the demo has ended: {log[-2000:]}")
+                    raise RuntimeError(f"the worker of the demo exited: {log[-2000:]}")
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _is_packing(self) -> bool:

@@ -45,7 +45,7 @@ class DevServer:
         except BadInput as error:
             if address is not None:
                 raise
-            out.note(f"Only the worker runs: {error}")
+            out.note(f"Running only the worker: {error}")
 
     async def __aenter__(self) -> Self:
         return self
@@ -76,7 +76,7 @@ class DevServer:
         self._url = url
         if is_server(url):
             self._out.note(
-                "Only the worker runs: the App names a server, and the worker connects to it. "
+                "Running only the worker: the App names a server, and the worker connects to it. "
                 "To run a server here, pass --db with a file."
             )
             return
@@ -99,7 +99,7 @@ class DevServer:
 def _usual_address(out: Output) -> str:
     if _is_free(DEFAULT_ADDRESS):
         return DEFAULT_ADDRESS
-    out.note(f"{DEFAULT_ADDRESS} is in use: the server takes a free port.")
+    out.note(f"{DEFAULT_ADDRESS} is in use; the server listens on a free port instead.")
     return FREE_PORT
 
 
@@ -108,11 +108,11 @@ def _checked(address: str) -> str:
     if not is_loopback(address):
         raise BadInput(
             f"address {address}",
-            "can be reached from other machines, and onward dev is for one machine",
+            "can be reached from other machines, but onward dev is meant for a single machine",
             "Listen on 127.0.0.1, or use onward server",
         )
     if not _is_free(address):
-        raise BadInput(f"address {address}", "is in use", "Choose another one: --grpc")
+        raise BadInput(f"address {address}", "is in use", "Choose another one with --grpc")
     return address
 
 

@@ -90,7 +90,7 @@ async def _examine(
     runs = sum(part.runs for part in parts)
     note = None
     if not all(part.is_all for part in parts):
-        note = f"The invariants were checked for {runs:,} runs, not for all: onward doctor --full"
+        note = f"Invariants were checked for {runs:,} runs. To check all runs: onward doctor --full"
     return found + conclude(parts), note
 
 
@@ -101,7 +101,7 @@ async def _wrong_schema(url: str) -> Finding | None:
         return _schema(str(error), "Upgrade Onward on this machine: pip install -U onward")
     if plan.before == plan.after:
         return None
-    text = f"{plan.where} has schema {plan.before}, and this version needs {plan.after}"
+    text = f"{plan.where} has schema {plan.before}, but this version needs {plan.after}"
     return _schema(text, "onward migrate")
 
 

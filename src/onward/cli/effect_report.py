@@ -121,7 +121,7 @@ def _next(info: EffectInfo) -> str | None:
     if info.state != "indeterminate" or info.known_until is None or info.can_be_asked:
         return None
     if info.tries is not None and info.attempt >= info.tries:
-        return "not sent again automatically: no attempt is left"
+        return "not sent again automatically: no attempts are left"
     return "not sent again automatically: the key may expire before the call arrives"
 
 

@@ -74,7 +74,7 @@ _by = click.option(
     "--after",
     default="",
     metavar="ID",
-    help="Continue after this id, the last of the previous page.",
+    help="Continue after this id, the last one on the previous page.",
 )
 async def list_effects(
     context: CommandContext, *, settled_too: bool, run: str | None, limit: int, after: str
@@ -162,7 +162,7 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
         raise click.UsageError("--result is valid only with the verdict applied.")
     if result is None and verdict == Verdict.APPLIED:
         raise click.UsageError(
-            "applied needs a result. Give --result JSON, or --result null if it returns nothing."
+            "The verdict applied needs --result JSON, or --result null if the call returns nothing."
         )
     value = None if result is None else from_json("--result", result)
     info = await context.engine.find_effect(effect_id)

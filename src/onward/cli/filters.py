@@ -38,7 +38,9 @@ def choosing(*, failures: bool) -> Callable[[Command], Command]:
                 "--failed-step", metavar="NAME", help="Only runs that failed in this call."
             ),
             click.option(
-                "--since", metavar="TIME", help="Only runs that ended within this time, such as 1h."
+                "--since",
+                metavar="TIME",
+                help="Only runs that ended at most this long ago, such as 1h.",
             ),
         ]
 

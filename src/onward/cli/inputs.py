@@ -26,10 +26,12 @@ def inputs() -> None:
 
 
 @command(inputs, "list", example="onward inputs list --state stale")
-@click.option("--pipeline", metavar="NAME", help="Inputs of one pipeline.")
-@click.option("--state", type=click.Choice(STATES), help="Inputs in one state.")
-@click.option("--source", metavar="NAME", help="Inputs from one source, such as gmail.")
-@click.option("--text", metavar="TEXT", help="Part of the title or of the external id.")
+@click.option("--pipeline", metavar="NAME", help="Only inputs of this pipeline.")
+@click.option("--state", type=click.Choice(STATES), help="Only inputs in this state.")
+@click.option("--source", metavar="NAME", help="Only inputs from this source, such as gmail.")
+@click.option(
+    "--text", metavar="TEXT", help="Only inputs whose title or external id contains this."
+)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 async def list_inputs(context: CommandContext, **wanted: Any) -> int:
     """List inputs, newest first.
@@ -51,7 +53,7 @@ def _row(info: InputInfo) -> tuple[Any, ...]:
 
 
 @command(inputs, "counts", example="onward inputs counts --pipeline mail-to-sheet")
-@click.option("--pipeline", metavar="NAME", help="Inputs of one pipeline.")
+@click.option("--pipeline", metavar="NAME", help="Only inputs of this pipeline.")
 async def counts(context: CommandContext, *, pipeline: str | None) -> int:
     """Count inputs by pipeline, source, type and state."""
     found = await context.app.inputs.counts(pipeline)
@@ -115,9 +117,9 @@ def _rows(event: EventInfo) -> list[tuple[Any, ...]]:
 
 @command(inputs, "skip", example="onward inputs skip 5f0c2a --reason 'sent twice'")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for the record.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason; recorded with the skip.")
 async def skip(context: CommandContext, *, ids: tuple[str, ...], reason: str) -> int:
-    """Skip inputs: they cause nothing new.
+    """Skip inputs, so that nothing new starts because of them.
 
     Pending events are skipped, and runs that have not sent their effect are cancelled. Runs that
     have sent their effect complete, and consumed events stay consumed. The exit status is 1 if
@@ -129,8 +131,8 @@ async def skip(context: CommandContext, *, ids: tuple[str, ...], reason: str) ->
         parts = [
             f"{done.skipped:,} events skipped",
             f"runs cancelled: {', '.join(done.cancelled)}" if done.cancelled else "",
-            f"runs that complete: {', '.join(done.completing)}" if done.completing else "",
-            f"{done.done:,} events were consumed before" if done.done else "",
+            f"runs that will complete: {', '.join(done.completing)}" if done.completing else "",
+            f"{done.done:,} events had already been consumed" if done.done else "",
         ]
         said = "; ".join(part for part in parts if part)
         context.out.done({"input": input_id, **asdict(done)}, f"{input_id}: {said}")

@@ -25,7 +25,7 @@ HEAD = ("ID", "NAME", "NAMESPACE", "ROLE OR SCOPES", "STATE", "CREATED", "BY", "
 PEPPER = "ONWARD_PEPPER"
 
 _expires = click.option(
-    "--expires", metavar="LENGTH", help="How long the key can be used: 90d, 12h."
+    "--expires", metavar="LENGTH", help="How long the key is valid, such as 90d or 12h."
 )
 
 
@@ -44,14 +44,14 @@ def keys() -> None:
     "roles",
     multiple=True,
     type=click.Choice(list(ROLES)),
-    help="A set of scopes. You can repeat it.",
+    help="A set of scopes; may be repeated.",
 )
 @click.option(
     "--scope",
     "scopes",
     multiple=True,
     metavar="SCOPE",
-    help=f"A single scope. You can repeat it: {', '.join(SCOPES)}.",
+    help=f"A single scope; may be repeated. One of: {', '.join(SCOPES)}.",
 )
 @_expires
 async def create(
@@ -68,7 +68,7 @@ async def create(
     others with `onward namespaces create`.
     """
     if not (roles or scopes):
-        raise click.UsageError("Give --role or --scope.")
+        raise click.UsageError("Pass --role or --scope.")
     wanted = frozenset(scopes).union(*map(role_scopes, roles))
     made = await _administration(context).create_key(
         context.engine.namespace, name, wanted, by=this_user(), expires_in=_length(expires)
@@ -78,7 +78,7 @@ async def create(
 
 
 @command(keys, "list", example="onward keys list --all")
-@click.option("--all", "everywhere", is_flag=True, help="Keys of all namespaces.")
+@click.option("--all", "everywhere", is_flag=True, help="List the keys of all namespaces.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True)
 @click.option("--after", metavar="ID", default="", help="Continue after this key.")
 async def list_keys(context: CommandContext, *, everywhere: bool, limit: int, after: str) -> int:

@@ -170,7 +170,9 @@ def parse_address(given: str) -> tuple[str, int]:
     """
     host, colon, port = given.rpartition(":")
     if not (colon and port.isdecimal() and 0 <= int(port) < 2**16):
-        raise BadInput(f"--metrics {given}", "is not an address", "Use HOST:PORT, such as :9100")
+        raise BadInput(
+            f"--metrics {given}", "is not an address", "Use HOST:PORT or :PORT, such as :9100"
+        )
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - `:9100` asks for all interfaces
 
 

@@ -26,10 +26,9 @@ def add_migrate(root: click.Group) -> None:
         """Create the schema of a database, or bring it up to date.
 
         An App does this when it is opened, if its database role is allowed to. Use this command if
-        your
-        web app and workers connect as a role that may not create tables: run it with an address
-        whose role owns the schema, before you start the new version. It is safe while workers of
-        the previous version run.
+        your web app and workers connect as a role that may not create tables: run it with an
+        address whose role owns the schema, before you start the new version. It is safe while
+        workers of the previous version run.
         """
         url = load(given.flags, os.environ, Path.cwd()).db
         act = migration.plan_migration if dry_run else migration.migrate
@@ -45,7 +44,7 @@ def _text(done: Migration, *, dry_run: bool) -> str:
     if done.before == done.after:
         return f"{done.where} has schema {done.after}: nothing to do."
     if done.before == 0:
-        verb = "would be created" if dry_run else "is created"
+        verb = "would be created" if dry_run else "was created"
         return f"{done.where}: schema {done.after} {verb}."
-    verb = "would be migrated" if dry_run else "is migrated"
+    verb = "would be migrated" if dry_run else "was migrated"
     return f"{done.where}: the schema {verb} from {done.before} to {done.after}."

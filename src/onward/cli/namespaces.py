@@ -27,7 +27,7 @@ def namespaces() -> None:
 
 @command(namespaces, "create", example="onward namespaces create shop --title 'The web shop'")
 @click.argument("name")
-@click.option("--title", metavar="TEXT", default="", help="What it is for.")
+@click.option("--title", metavar="TEXT", default="", help="What the namespace is for.")
 async def create(context: CommandContext, *, name: str, title: str) -> int:
     """Create a namespace, so that keys can be created for it."""
     info = await administration_of(context.engine).create_namespace(name, title)

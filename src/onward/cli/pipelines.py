@@ -35,7 +35,7 @@ def pipelines() -> None:
 
 _some = click.argument("names", metavar="[NAME...]", nargs=-1)
 _all = click.option(
-    "--all", "everything", is_flag=True, help="All pipelines, including later ones."
+    "--all", "everything", is_flag=True, help="All pipelines, including ones declared later."
 )
 
 
@@ -128,7 +128,7 @@ async def _change_each(
     everything: bool,
 ) -> int:
     if everything == bool(names):
-        raise click.UsageError("Give the names of pipelines, or --all.")
+        raise click.UsageError("Pass the names of pipelines, or --all.")
     if everything:
         standing = await change(None)
         context.out.done({"pipeline": None, "state": standing}, f"all pipelines: {standing}")

@@ -73,7 +73,7 @@ def _keep(older_than: str | None, states: Sequence[str]) -> Retention:
             raise BadInput(
                 "the setting `retention`",
                 "is off, so no run is old enough to be deleted",
-                "Give --older-than",
+                "Pass --older-than",
             )
     else:
         keep = read_retention(older_than) or Retention()

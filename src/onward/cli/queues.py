@@ -44,13 +44,17 @@ async def list_queues(context: CommandContext) -> int:
 @click.argument("max", required=False, type=click.IntRange(0))
 @_workflow
 @_key
-@click.option("--rate", metavar="RATE", help='How many runs may start: "10/m", "1/5s", "100/h".')
+@click.option(
+    "--rate", metavar="RATE", help='The rate at which runs may start: "10/m", "1/5s", "100/h".'
+)
 @click.option(
     "--hold",
     type=click.Choice(["running", "open"]),
-    help="Count running runs, or all runs from their first claim to their end.",
+    help="Which runs MAX counts: running ones, or all from their first claim to their end.",
 )
-@click.option("--weight", type=click.IntRange(1, 1000), help="The share of a key in its queue.")
+@click.option(
+    "--weight", type=click.IntRange(1, 1000), help="The share that a key gets of its queue."
+)
 async def limit(  # noqa: PLR0913 - each is an option of the command
     context: CommandContext,
     *,
@@ -64,16 +68,16 @@ async def limit(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Limit how many runs of QUEUE may run at a time.
 
-    MAX is the number of runs that may run, --rate how many may start. Both take precedence over
-    the limits in the code until you run `onward queues clear`. Runs that are running continue.
-    With --workflow, leave out QUEUE.
+    MAX is how many runs may run at a time, and --rate is the rate at which runs may start. Both
+    take precedence over the limits in the code until you run `onward queues clear`. Runs that are
+    already running continue. With --workflow, leave out QUEUE.
     """
     if workflow is not None and queue is not None and max is None and queue.isdecimal():
         queue, max = None, int(str(queue))  # noqa: A001 - it is the name of the argument
     app = context.app.queues
     if weight is not None:
         if queue is None or key is None:
-            raise click.UsageError("--weight needs QUEUE and --key.")
+            raise click.UsageError("--weight requires QUEUE and --key.")
         await app.weight(queue, key, weight)
     if weight is None or max is not None or rate is not None or hold is not None:
         await app.limit(queue, max, workflow=workflow, key=key, rate=rate, hold=hold)
@@ -104,7 +108,7 @@ async def clear(
 async def pause(context: CommandContext, *, queue: str | None, workflow: str | None) -> int:
     """Stop claiming runs of QUEUE or of a workflow.
 
-    Runs that are running continue.
+    Runs that are already running continue.
     """
     await context.app.queues.pause(queue, workflow=workflow)
     return await _show(context, queue, workflow, None, "paused")

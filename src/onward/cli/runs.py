@@ -72,7 +72,7 @@ _id = click.argument("run_id", metavar="ID")
 @click.option("--parent", metavar="ID", help="Only runs that this run started directly.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @click.option(
-    "--before", metavar="ID", help="Continue after this id, the last of the previous page."
+    "--before", metavar="ID", help="Continue after this id, the last one on the previous page."
 )
 async def list_runs(  # noqa: PLR0913 - each is an option of the command
     context: CommandContext,
@@ -194,7 +194,7 @@ async def fork(
     """
     choice = bulk.BulkChoice(ids, asked)
     if len(ids) > 1 or (choice.is_bulk and (result is not None or new_id is not None)):
-        raise click.UsageError("Give one ID, or filters without --result and --new-id.")
+        raise click.UsageError("Pass one ID, or filters without --result and --new-id.")
     if choice.is_bulk:
         given = {"step": step, "resend": resend}
         return await bulk.act_in_bulk(context, choice, context.app.bulk.fork, **given)
@@ -231,7 +231,7 @@ async def signal(  # noqa: PLR0913 - each is an option of the command
     with 1 if the run has ended.
     """
     if sum(given is not None for given in (value, text, json_value)) > 1:
-        raise click.UsageError("Give one of VALUE, --text and --json-value.")
+        raise click.UsageError("Pass only one of VALUE, --text and --json-value.")
     sent: Any = text
     if value is not None:
         sent = read_value(value)

@@ -53,16 +53,22 @@ def _settings(work: Any) -> Any:
         click.option(
             "--catch-up",
             type=click.Choice([word.value for word in CatchUp]),
-            help="Which slots missed in an outage get a run.",
+            help="Which slots missed during an outage get a run.",
         ),
         click.option(
             "--overlap",
             type=click.Choice([word.value for word in Overlap]),
             help="What happens to a slot while a run is open.",
         ),
-        click.option("--zone", metavar="ZONE", help="Such as Europe/Berlin; UTC by default."),
-        click.option("--every", metavar="TIME", help="An interval, such as 5m."),
-        click.option("--cron", metavar="CRON", help="Five fields, or six with seconds first."),
+        click.option(
+            "--zone", metavar="ZONE", help="Time zone, such as Europe/Berlin. Default: UTC."
+        ),
+        click.option("--every", metavar="TIME", help="The interval, such as 5m."),
+        click.option(
+            "--cron",
+            metavar="CRON",
+            help="A cron expression: five fields, or six with seconds first.",
+        ),
         click.option("--module", metavar="NAME", help="Check the arguments against this code."),
         click.option(
             "--arg",
@@ -113,7 +119,7 @@ async def show_schedule(context: CommandContext, *, name: str) -> int:
 @command(schedules, "preview", example="onward schedules preview nightly --count 5")
 @_name
 @click.option("--count", type=click.IntRange(1, 10_000), default=20, show_default=True)
-@click.option("--after", metavar="TIME", help="After this time; by default now.")
+@click.option("--after", metavar="TIME", help="List slots after this time. Default: now.")
 async def preview(context: CommandContext, *, name: str, count: int, after: str | None) -> int:
     """Print the next slots of a schedule."""
     since = None if after is None else _time("--after", after)
@@ -162,7 +168,7 @@ async def create(
 ) -> int:
     """Create a schedule for a workflow.
 
-    Give --cron or --every. The arguments of its runs are given by name: --arg region=EU.
+    Pass --cron or --every. Pass the arguments of its runs by name: --arg region=EU.
     """
     if module is not None:
         import_module(module)
@@ -204,7 +210,7 @@ async def update(
         changes["workflow"] = workflow or (await context.app.schedules.get(name)).workflow
         changes["kwargs"] = {key: values[-1] for key, values in arguments.items()}
     if not changes:
-        raise click.UsageError("Nothing to change. Give an option, such as --cron.")
+        raise click.UsageError("Nothing to change. Pass an option, such as --cron.")
     info = await context.app.schedules.update(name, **changes)
     context.out.done(as_json(info), f"{name} is {standing(info)}")
     return DONE
@@ -281,7 +287,7 @@ async def delete(context: CommandContext, *, names: tuple[str, ...], dry_run: bo
         info = await context.app.schedules.get(name)
         if not dry_run:
             await context.app.schedules.delete(name)
-        does = "would be deleted" if dry_run else "is deleted"
+        does = "would be deleted" if dry_run else "was deleted"
         context.out.done(as_json(info) | {"deleted": not dry_run}, f"{name} {does}")
         return True
 

@@ -42,13 +42,15 @@ def add_server(root: click.Group) -> None:
         help=f"The address to listen on; port 0 selects a free port. Default: {DEFAULT_ADDRESS}.",
     )
     @click.option(
-        "--tls-cert", metavar="FILE", help="The server's certificate, then intermediate ones."
+        "--tls-cert",
+        metavar="FILE",
+        help="The server's certificate, followed by any intermediate certificates.",
     )
     @click.option("--tls-key", metavar="FILE", help="The private key of the certificate.")
     @click.option(
         "--client-ca",
         metavar="FILE",
-        help="The authority that issues client certificates; clients must then present one.",
+        help="The CA that issues client certificates; clients must then present one.",
     )
     @click.option(
         "--behind-proxy",

@@ -44,11 +44,20 @@ def add_start(root: click.Group) -> None:
         metavar="ID",
         help="Your id for the run; a second start returns the same run.",
     )
-    @click.option("--queue", metavar="NAME", help="Default: that of the workflow, or default.")
-    @click.option("--priority", type=int, metavar="N", help="Higher starts first. Default: 0.")
-    @click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated.")
+    @click.option(
+        "--queue", metavar="NAME", help="The queue. Default: the queue of the workflow, or default."
+    )
+    @click.option(
+        "--priority",
+        type=int,
+        metavar="N",
+        help="Runs with a higher priority start first. Default: 0.",
+    )
+    @click.option("--tag", "tags", metavar="TAG", multiple=True, help="A tag; may be repeated.")
     @click.option("--delay", metavar="DURATION", help="How long to wait before the run starts.")
-    @click.option("--module", metavar="MODULE", help="Your code, to check the arguments.")
+    @click.option(
+        "--module", metavar="MODULE", help="A module of your code to check the arguments against."
+    )
     @click.option(
         "--wait", is_flag=True, help="Wait until the run has ended, and print its result."
     )
@@ -66,7 +75,7 @@ def add_start(root: click.Group) -> None:
         """Start a run.
 
         JSON is an object with the arguments by name. The arguments are not checked unless --module
-        names your code: a worker pauses a run whose arguments do not fit. With --module, a JSON
+        names your code: a worker pauses a run whose arguments are wrong. With --module, a JSON
         list passes them in order.
 
         Exits with 1 if the id belongs to a run with different arguments or, with --wait, if the run
@@ -85,7 +94,7 @@ def add_start(root: click.Group) -> None:
         handle = await context.app.get(chosen.get("id", started.uid))
         if wait:
             return await _wait(context, handle, timeout)
-        text = "is started" if started.created else f"already exists: it {in_words(started.state)}"
+        text = "was started" if started.created else f"already exists: it {in_words(started.state)}"
         context.out.done(
             {"id": handle.id, "uid": started.uid, "created": started.created},
             f"run {handle.id} {text}",
@@ -157,7 +166,7 @@ def _find(name: str, module: str) -> Workflow[..., Any]:
         if workflow.name == name:
             return workflow
     names = ", ".join(sorted({workflow.name for workflow in defined})) or "none"
-    raise BadInput(f"workflow {name!r}", f"is not defined by {module}", f"It has {names}")
+    raise BadInput(f"workflow {name!r}", f"is not defined by {module}", f"It defines: {names}")
 
 
 def _workflows(module: ModuleType) -> list[Workflow[..., Any]]:
@@ -170,7 +179,7 @@ def _unchecked(name: str, given: Any, options: dict[str, Any]) -> NewRun:
         raise BadInput(
             "a list of arguments",
             "needs --module, because the parameter names are not known without your code",
-            """Give the arguments by name instead: '{"cents": 500}'""",
+            """Pass the arguments by name instead: '{"cents": 500}'""",
         )
     delay = duration(options.pop("delay", 0))
     chosen = StartOptions(**options, delay=delay)

@@ -74,7 +74,7 @@ def add_why(root: click.Group) -> None:
             context.out.say(f"  Next: {shown(blocker.next)}")
         if not blockers:
             over = info.state in TERMINAL
-            context.out.say("It has ended." if over else "Nothing holds it up.")
+            context.out.say("It has ended." if over else "Nothing is blocking it.")
             move = next_move(info)
             if move is not None:
                 context.out.say(f"Next: {shown(move)}")

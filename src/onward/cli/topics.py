@@ -54,7 +54,9 @@ async def list_topics(context: CommandContext) -> int:
 @command(topics, "peek", example="onward topics peek mail.received --limit 5")
 @_topic
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--id", "ids", metavar="ID", multiple=True, help="These events, in any state.")
+@click.option(
+    "--id", "ids", metavar="ID", multiple=True, help="Show the events with these ids, in any state."
+)
 @_consumer
 async def peek(
     context: CommandContext, *, topic: str, limit: int, ids: tuple[str, ...], consumer: str | None
@@ -103,7 +105,7 @@ async def replay(
 @command(topics, "skip", example="onward topics skip mail.received mail-7 --reason 'a test'")
 @_topic
 @_ids
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for the record.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason; recorded with the event.")
 @_consumer
 async def skip(
     context: CommandContext,

@@ -39,7 +39,7 @@ def load_app(target: str) -> App:
         raise BadInput(
             f"module {name!r}",
             "defines no workflow or pipeline and imports none",
-            "Import the modules that define your workflows in it",
+            "In that module, import the modules that define your workflows",
         )
     declare_all(each for each in vars(module).values() if isinstance(each, Schedule))
     return app
@@ -86,7 +86,7 @@ def _not_found(name: str, missing: str) -> BadInput:
         f"module {name!r}",
         f"cannot be imported: there is no {last!r} in {place}{found}, "
         "and no such package is installed",
-        "Check the name, or run the command in the folder of your code",
+        "Check the name, or run the command in the folder that contains your code",
     )
 
 
@@ -159,5 +159,5 @@ def apps_of(module: ModuleType) -> dict[str, App]:
 
 def _advice(found: object) -> str:
     if isinstance(found, SyncApp):
-        return "A SyncApp cannot run this worker. Define an App beside it: app = App(...)"
+        return "A SyncApp cannot run this worker. Define an App as well: app = App(...)"
     return 'Define one at the top level of the module: app = App("onward.db")'

@@ -63,7 +63,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--lease",
         metavar="DURATION",
-        help="How long the lease lasts without a renewal. Then others take over. Default: 15s.",
+        help="How long the lease lasts without renewal before others take over. Default: 15s.",
     ),
     click.option(
         "--drain",
@@ -73,12 +73,12 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--stall",
         metavar="DURATION",
-        help="How long code may block the worker before it releases its other runs. Default: 10s.",
+        help="How long code may block a worker before it releases its other runs. Default: 10s.",
     ),
     click.option(
         "--stall-limit",
         metavar="DURATION",
-        help="How long code may block the worker before it exits. Default: 5m.",
+        help="How long code may block a worker before it exits. Default: 5m.",
     ),
     click.option(
         "--log-level", type=click.Choice(LEVELS), help="The lowest level to log. Default: info."
@@ -96,11 +96,11 @@ def add_worker(root: click.Group) -> None:
         cls=WorkerCommand,
     )
     @worker_options
-    @click.option("--uvloop", is_flag=True, help="Use uvloop: pip install 'onward[fast]'.")
+    @click.option("--uvloop", is_flag=True, help="Use uvloop (pip install 'onward[fast]').")
     @click.option(
         "--metrics",
         metavar="[HOST]:PORT",
-        help="Serve Prometheus metrics: pip install 'onward[metrics]'.",
+        help="Serve Prometheus metrics (pip install 'onward[metrics]').",
     )
     def worker(
         given: Given,
@@ -149,7 +149,7 @@ def override_store(app: App, given: Given) -> None:
         raise BadInput(
             "the store of this App",
             "is in memory, so no other process can start a run for this worker",
-            "Set a file or a Postgres database in the code, or with --db",
+            "Name a file or a Postgres database in the code, or with --db",
         )
 
 

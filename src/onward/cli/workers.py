@@ -54,7 +54,9 @@ async def drain(context: CommandContext, *, ids: tuple[str, ...]) -> int:
     async def act(given: str) -> bool:
         worker = _meant(context, given, known)
         accepted = await context.engine.drain_worker(worker)
-        text = f"worker {worker} is being drained" if accepted else f"worker {worker} has left"
+        text = (
+            f"worker {worker} is being drained" if accepted else f"worker {worker} has already left"
+        )
         context.out.done({"id": worker, "accepted": accepted}, text)
         return accepted
 
