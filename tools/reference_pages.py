@@ -43,7 +43,7 @@ CONSTRUCTED = (
     *(onward.App, onward.Applied, onward.NotApplied, onward.Retry, onward.Retryable),
     *(errors.NeedsApproval, errors.Precondition),
     *(pipelines.Pipeline, pipelines.Topic, pipelines.Prepared, pipelines.Input),
-    *(onward.Signal, RunFilter, clock.VirtualClock, clock.VirtualLoop),
+    *(schedules.Schedule, onward.Signal, RunFilter, clock.VirtualClock, clock.VirtualLoop),
     *(outside.Outside, randomness.SeededRandomness),
 )
 
@@ -59,10 +59,10 @@ class Page(NamedTuple):
 PAGES = {
     "workflows.md": Page(
         "Reference: workflows, steps and effects",
-        "Everything here is imported from `onward`, unless stated otherwise. The guides on "
-        "[workflows](../guides/workflows.md) and [effects](../guides/effects.md) explain it.\n\n"
-        'A duration is a number of seconds, a `timedelta`, or text such as `"250ms"`, `"1h30m"` '
-        'or `"3d"`. Signatures call it `DurationLike`.',
+        "Import these from `onward`, unless stated otherwise. The guides on "
+        "[workflows](../guides/workflows.md) and [effects](../guides/effects.md) explain them.\n\n"
+        'A duration is a number of seconds, a `timedelta`, or a string such as `"250ms"`, '
+        '`"1h30m"` or `"3d"`. Signatures call it `DurationLike`.',
         {
             "Definitions": (
                 *(onward.workflow, onward.step, onward.effect, onward.Retry),

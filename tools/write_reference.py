@@ -158,6 +158,8 @@ def _fields(kind: Any) -> Iterator[str]:
         listed = [f"- `{field.name}: {field.type}`" for field in dataclasses.fields(kind)]
     else:
         return
+    if not listed:
+        return
     yield "**Attributes**\n\n" + "\n".join(listed)
 
 

@@ -26,9 +26,9 @@ def check_id(text: object, what: str) -> str:
         BadInput: it is not text, empty, longer than 512 bytes, or has characters no id may have.
     """
     if not isinstance(text, str):
-        raise BadInput(what, f"is of type {type(text).__name__}, not str", "Pass text.")
+        raise BadInput(what, f"is of type {type(text).__name__}, not str", "Pass a str.")
     if not text:
-        raise BadInput(what, "is empty", "Give it at least one character.")
+        raise BadInput(what, "is empty", "Use at least one character.")
     if text.isascii() and text.isprintable() and len(text) <= MAX_ID_BYTES:
         return str.__str__(text)
     if _CONTROL.search(text):
@@ -39,7 +39,7 @@ def check_id(text: object, what: str) -> str:
         size = len(text.encode())
     except UnicodeEncodeError:
         raise BadInput(
-            what, "has a lone surrogate, which is half a character", "Clean the text first."
+            what, "has a lone surrogate, which is half a character", "Remove or replace it."
         ) from None
     if size > MAX_ID_BYTES:
         raise BadInput(

@@ -83,7 +83,7 @@ def follow(
             return Refused(f"it is {run.state}; it can be replaced only when it has ended")
         return advance(run, Superseded(forked=link is Link.FORK), now=now)
     if link is Link.RETRY and run.state is RunState.SUCCEEDED:
-        return Refused("it succeeded; fork it to run a part of it again")
+        return Refused("it has succeeded; fork it to run a part of it again")
     return Moved(run)
 
 

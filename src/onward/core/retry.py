@@ -123,7 +123,9 @@ def _names(what: str, given: object) -> tuple[str, ...]:
         is_type = isinstance(kind, type) and issubclass(kind, BaseException)
         if not (is_type or (isinstance(kind, str) and kind)):
             shown = kind.__name__ if isinstance(kind, type) else f"a {type(kind).__name__}"
-            raise BadInput(f"retry {what}", f"contains {shown}", "List exception types.")
+            raise BadInput(
+                f"retry {what}", f"contains {shown}", "Use exception types, or their names."
+            )
         names.add(error_name(kind))
     return tuple(sorted(names))
 
@@ -154,7 +156,7 @@ def _check_number(what: str, value: object, least: float, most: float, advice: s
             pass
         case int() | float() if math.isfinite(value) and least <= value <= most:
             return
-    span = f"from {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+    span = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
     raise BadInput(f"retry {what}={value!r}", f"is not a number {span}", advice)
 
 

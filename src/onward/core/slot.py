@@ -70,7 +70,7 @@ class Rules(Value):
     def __post_init__(self) -> None:
         if not 1 <= self.cap <= MAX_CATCH_UP:
             raise BadInput(
-                f"catch-up cap {self.cap}",
+                f"max_catch_up={self.cap}",
                 f"is not between 1 and {MAX_CATCH_UP}",
                 'Use catch_up="skip" to start none of the missed slots.',
             )

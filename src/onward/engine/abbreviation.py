@@ -29,7 +29,7 @@ class Unclear(UserError):
     kind: str
     given: str
     found: tuple[str, ...]
-    advice: str = "Give more of the id, or all of it"
+    advice: str = "Pass more of the id, or all of it"
 
     def __str__(self) -> str:
         named = ", ".join(self.found[:_MAX_NAMED])
@@ -65,7 +65,7 @@ async def find_run(store: Store, given: str, *, changes: bool) -> RunRow:
         return row
     named = {row.id: row for row in await store.find_ids(given)}
     if changes and named:
-        raise Unclear("run", given, tuple(named), "Give the whole id to change a run")
+        raise Unclear("run", given, tuple(named), "To change a run, pass its whole id")
     return only_one("run", given, named, store.namespace)
 
 

@@ -50,7 +50,7 @@ async def start_child(store: Store, owner: RunOwner, run: NewRun) -> Started | N
     if started.is_deleted:
         raise Conflict(
             run.id,
-            "its run ended long ago and was deleted, with its result",
+            "its run ended long ago and was deleted, together with its result",
             "Choose another id",
         )
     other = await store.run(started.uid)

@@ -130,10 +130,10 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
         names = [row[0] for row in parked]
         yield Finding(
             "divergence",
-            f"{count_of(names, 'run')} paused because the code does not fit the history: "
+            f"{count_of(names, 'run')} paused because the code does not match the history: "
             f"{some_of(names)}",
-            "A worker with code that fits continues them; a fork can leave out the calls that "
-            "differ, or replace a value that does not fit",
+            "A worker with matching code continues them; a fork can leave out the calls that "
+            "differ, or replace a value that does not match",
             f"onward runs show {quote(names[0])}",
         )
     crashing = await store.read(lambda tx: tx.fetch("crashing_runs", limit=MAX_COUNTED))
@@ -141,7 +141,7 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
         names = [row[0] for row in crashing]
         yield Finding(
             "crashes",
-            f"{count_of(names, 'run')} whose last workers died: {some_of(names)}",
+            f"{count_of(names, 'run')} whose last worker died: {some_of(names)}",
             "A run that kills 5 workers in a row ends as failed (crashed)",
             f"Check it for high memory use and native code: onward runs show {quote(names[0])}",
         )
@@ -158,8 +158,8 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     if stale:
         yield Finding(
             "outbox",
-            f"{stale} messages or starts from your transactions have not been delivered for "
-            f"{show(limits.outbox)}",
+            f"{stale} messages or starts from your transactions have been undelivered for more "
+            f"than {show(limits.outbox)}",
             "A running worker delivers them within a second",
             "Start a worker: onward worker MODULE",
         )
@@ -180,7 +180,7 @@ async def _late(store: Store, age: Duration) -> list[Finding]:
         return []
     names = [run.id for run in waiting]
     is_full = any([await full_workers(store, run) for run in waiting[:MAX_NAMED]])
-    meaning, advice = "Live workers serve them, but claim none of them", "Look at their logs"
+    meaning, advice = "Live workers serve them, but claim none of them", "Check their logs"
     if is_full:
         meaning = "Live workers serve them, but have no free slots"
         advice = "Start more workers, or raise --slots"
@@ -191,9 +191,9 @@ async def _late(store: Store, age: Duration) -> list[Finding]:
 def _unserved(found: Sequence[Unserved]) -> Finding:
     named = found[:MAX_NAMED]
     reasons = "; ".join(dict.fromkeys(each.why for each in named))
-    stays, them = "It stays as it is", "it"
+    stays, them = "It cannot continue", "it"
     if len(found) > 1:
-        stays, them = "They stay as they are", "them"
+        stays, them = "They cannot continue", "them"
         # "its worker ..." is said of one run: which one has to be named.
         if any(each.why.startswith("its ") for each in named):
             reasons = "; ".join(f"{each.run.id}: {each.why}" for each in named)
@@ -231,7 +231,8 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
             since = show((now - renewed_at) // SECOND * SECOND)
             yield Finding(
                 "lease",
-                f"worker {worker} has not renewed its lease for {since}, and has {running} runs",
+                f"worker {worker} has not renewed its lease for {since}, but still has "
+                f"{running} runs",
                 "No live worker has taken them over",
                 "Start a worker that takes them: onward worker MODULE",
             )

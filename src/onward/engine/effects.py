@@ -137,7 +137,7 @@ async def _rule(
     reason, by, version = said
     if not (reason and reason.strip()):
         raise BadInput(
-            "the reason for a verdict", "is empty", "Give a reason; it is stored with the verdict"
+            "the reason for a verdict", "is empty", "Pass a reason; it is stored with the verdict"
         )
 
     def rule(row: EffectRow, now: Instant, is_dropped: bool) -> Ruling:  # noqa: FBT001 - a callback

@@ -29,7 +29,8 @@ def uid_of(run_id: str, followed: Followed, *, new_id: str | None = None) -> str
     if followed.fate == "forked":
         raise WouldResend(run_id, followed.why, by="retry")
     if followed.fate == "taken" and new_id is not None:
-        raise Conflict(new_id, f"it {in_words(followed.state)}", "Choose another id")
+        fact = f"the run with this id {in_words(followed.state)}"
+        raise Conflict(new_id, fact, "Choose another id")
     why = followed.why or f"it {in_words(followed.state)}, or was already retried or forked"
     fact, _, advice = why.partition("; ")
     if advice:

@@ -69,13 +69,13 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
         yield Finding(
             "wal",
             f"the write-ahead log of the file is {_size(health.wal)}",
-            "A reader that stays open keeps it from shrinking, and reads become slower",
+            "A reader that stays open keeps it from shrinking, so reads become slower",
             "Close programs that keep a transaction open on the file",
         )
     if health.free > limits.free and health.free * 2 > health.size:
         yield Finding(
             "free_space",
-            f"{_size(health.free)} of the file's {_size(health.size)} are unused",
+            f"{_size(health.free)} of the file's {_size(health.size)} is unused",
             "New runs use that space; the file does not shrink by itself",
             "While no worker runs: sqlite3 FILE VACUUM",
         )
@@ -83,8 +83,8 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
         if table.dead > limits.dead and table.dead > table.rows:
             yield Finding(
                 "dead_rows",
-                f"{table.name} has {table.dead} dead rows beside {table.rows} live ones",
-                "Autovacuum is off or too slow, and claims become slower",
+                f"{table.name} has {table.dead} dead rows and {table.rows} live rows",
+                "Autovacuum is off or too slow, so claims become slower",
                 f"Vacuum {table.name}, and make autovacuum process it more often",
             )
     if health.oldest_transaction > limits.transaction:
@@ -92,7 +92,7 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
         yield Finding(
             "transaction",
             f"a transaction has been open for {since}",
-            "Vacuum cannot remove rows that were deleted since, and tables grow",
+            "Vacuum cannot remove rows that were deleted since it began, so tables grow",
             "Find it in pg_stat_activity, and terminate it",
         )
 

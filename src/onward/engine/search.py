@@ -89,7 +89,7 @@ async def _family(store: Store, parent: str | None, root: str | None) -> Family 
     if parent is not None and root is not None:
         raise BadInput(
             "parent and root",
-            "are both given",
+            "cannot be combined",
             "Use parent for direct children, or root for all descendants",
         )
     top = parent or root

@@ -91,7 +91,7 @@ def check_started(
         what = "different arguments" if is_same else f"a different workflow ({started.name})"
         raise Conflict(run.id, f"its run was started with {what}", advice)
     if on_conflict == "reject":
-        raise Conflict(run.id, f"it {in_words(started.state)}", advice)
+        raise Conflict(run.id, f"the run with this id {in_words(started.state)}", advice)
     return started
 
 

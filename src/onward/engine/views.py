@@ -31,15 +31,15 @@ class RunInfo:
         created_at: When it was created.
         started_at: When a worker first took it.
         finished_at: When it ended.
-        due: When it continues by itself, if it waits for a time.
+        due: When it continues by itself, if it waits for a point in time.
         progress: The last value that its code passed to `current().progress`.
         attributes: The attributes that its code set.
         error: Why it ended without a result, or why it is paused.
-        counters: The counters of its code.
-        kind: workflow, step (a routed step) or map (a map chunk).
+        counters: The counters that its code added to.
+        kind: workflow, step (a routed step), map (a map chunk), producer or consumer.
         priority: Its priority.
         version: The version of the code that it is pinned to.
-        root: The uid of the topmost run of its tree.
+        root: The uid of the topmost run in its tree.
         follows: The uid of the run that it retries, continues, forks or replaces.
         link: How it follows that run: retry_of, continued_from, forked_from or replaces.
         scheduled_at: When it was scheduled to start.
@@ -56,7 +56,7 @@ class RunInfo:
             reason, such as `deadline`, if there was no error.
         failed_step: The name of the step, effect or child whose error ended it.
         discarded: Who discarded it as a dead letter, when and why.
-        diverged_at: The recorded call that the code does not fit, if the run is paused for this
+        diverged_at: The recorded call that the code does not match, if the run is paused for this
             reason.
 
     Example:
@@ -203,7 +203,7 @@ class ErrorInfo:
             errors.
         where: The file, line number and function that raised it.
         source: The text of that line.
-        notes: The texts that were added with `add_note`.
+        notes: The notes that were added with `add_note`.
         causes: The errors that led to it: its cause or context, and the members of a group.
     """
 
@@ -433,8 +433,8 @@ class EffectInfo:
         sent_at: The latest time at which the last send may have happened.
         judged_from: The time from which "not applied" is accepted. Before that, a frozen worker may
             still send.
-        known_until: Until when the receiver remembers the key, if it deduplicates by key. An
-            uncertain effect is sent again only if the call arrives before this time.
+        known_until: When the receiver forgets the key, if it deduplicates by key. An uncertain
+            effect is sent again only if the call arrives before this time.
         asked_at: When Onward sends it again, or asks the reconciler again.
         can_be_asked: Whether it has a reconciler.
         version: Increases with every change. Pass it with a verdict to make sure that nothing has

@@ -74,7 +74,7 @@ async def _blocks_handler(store: Store, row: RunRow) -> list[Blocker]:
         Blocker(
             "blocked",
             f"it has ended, and blocks {each.handler} of pipeline {each.pipeline} "
-            f"until new code is deployed or an operator resumes the pipeline",
+            "until new code is deployed or an operator resumes the pipeline",
             f"onward pipelines resume {quote(each.pipeline)}",
         )
         for each in await store.read(blocked_handlers)
@@ -147,7 +147,7 @@ def _pauses(info: RunInfo) -> Iterator[Blocker]:
     for holder in info.held_by:
         yield Blocker("paused", f"run {holder} is paused", f"onward runs resume {quote(holder)}")
     if info.state == RunState.PAUSED and info.reason == Reason.DIVERGENCE:
-        text = "the code does not fit the history"
+        text = "the code does not match the history"
         yield Blocker("divergence", text, next_of_divergence(info), info.error or "")
 
 
@@ -158,7 +158,7 @@ def next_of_divergence(info: RunInfo) -> str:
     fork = f"onward runs fork {quote(info.id)} --step {step}"
     if at is not None and at.needs_result:
         return f"{fork} --result JSON"
-    return f"Deploy code that fits, or: {fork}"
+    return f"Deploy code that matches the history, or: {fork}"
 
 
 def _effect(effect: EffectInfo) -> Blocker:

@@ -20,7 +20,7 @@ _NOT_SHOWN = (f"{RunKind.STEP} ", f"{RunKind.MAP} ", "onward.")
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker.
+    """A worker that uses the store.
 
     Attributes:
         id: Its id. It gets a new id whenever its process starts and after it has lost its lease.
@@ -28,7 +28,7 @@ class WorkerInfo:
             lease in time) or left.
         host: The machine that it runs on.
         pid: Its process.
-        version: The version of its App, if that pins runs.
+        version: The version of its App, if runs are pinned to it.
         queues: The queues whose runs it takes.
         tags: Its tags.
         workflows: The workflows that it knows.

@@ -4,7 +4,7 @@
     ├── UserError              you: the call, the value or the setup is wrong
     │   ├── BadInput           an id, a duration or an option that is not valid
     │   ├── Unencodable        a value that cannot be stored without being changed
-    │   ├── Undecodable        a stored value that does not fit the annotation
+    │   ├── Undecodable        a stored value that does not match the annotation
     │   │   └── NewerRow       a stored row with a value that this version does not know
     │   ├── UnreadableRow      a stored row that is damaged
     │   ├── PayloadTooLarge    a value that is larger than the limit
@@ -18,7 +18,7 @@
     │   ├── WouldBlock         a blocking call in a thread with a running event loop
     │   ├── NoWorker           no worker serves the queue of a run
     │   ├── NoThread           code that was cancelled but still runs holds all threads
-    │   ├── WorkerBlocked      code of a run blocked the event loop of its worker
+    │   ├── WorkerBlocked      a run's code blocked its worker's event loop
     │   ├── TimedOut           an attempt or a wait took too long
     │   ├── RunOver            the state of the run does not allow the call
     │   ├── Undone             a retry would rely on effects that may have been undone
@@ -28,10 +28,10 @@
     │   ├── TooLate            the send window of an effect has closed
     │   ├── Unauthenticated    a server does not accept the API key
     │   ├── Forbidden          the API key does not have the scope that the call needs
-    │   ├── NamespaceDisabled  the namespace takes no new runs and no events
-    │   ├── WriteRefused       a server refused what a worker wanted to write
-    │   ├── BadPipeline        pipelines that are not declared correctly
-    │   ├── TopicFull          a topic takes no more events for now
+    │   ├── NamespaceDisabled  the namespace accepts no new runs or events
+    │   ├── WriteRefused       a server refused a worker's write
+    │   ├── BadPipeline        a pipeline that is declared incorrectly
+    │   ├── TopicFull          a topic accepts no more events for now
     │   ├── PipelineBlocked    the state of a pipeline, event or input does not allow the call
     │   ├── RunFailed          the awaited run raised an exception
     │   ├── RunCancelled       the awaited run was cancelled or timed out

@@ -23,7 +23,7 @@ class Unauthenticated(UserError):
 
 @dataclass(eq=False, repr=False)
 class Forbidden(UserError):
-    """The API key is valid, but does not have the scope that a call needs."""
+    """The API key is valid, but does not have the scope that the call needs."""
 
     code: ClassVar[str] = "forbidden"
     key: str
@@ -38,7 +38,7 @@ class Forbidden(UserError):
 
 @dataclass(eq=False, repr=False)
 class NamespaceDisabled(UserError):
-    """A namespace accepts no new runs and no events; its open runs continue."""
+    """The namespace accepts no new runs or events; its open runs continue."""
 
     code: ClassVar[str] = "namespace_disabled"
     namespace: str
@@ -66,7 +66,7 @@ class RateLimited(Unavailable):
 
 @dataclass(eq=False, repr=False)
 class WriteRefused(UserError):
-    """A server refused what a worker wanted to write; nothing was written."""
+    """The server refused a worker's write; nothing was written."""
 
     code: ClassVar[str] = "write_refused"
     rule: str

@@ -36,7 +36,7 @@ class Unencodable(UserError, TypeError):
 
 @dataclass(eq=False, repr=False)
 class Undecodable(UserError, ValueError):
-    """A stored value does not fit the annotation that is used to read it."""
+    """A stored value does not match the annotation that is used to read it."""
 
     code: ClassVar[str] = "undecodable"
     annotation: str
@@ -44,7 +44,7 @@ class Undecodable(UserError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"{closed(f'a stored value does not fit {self.annotation}: {self.fact}')} "
+            f"{closed(f'a stored value does not match {self.annotation}: {self.fact}')} "
             "Widen the annotation so that it accepts values that older code wrote."
         )
 
@@ -87,6 +87,6 @@ class WouldBlock(UserError, RuntimeError):
 
     def __str__(self) -> str:
         return (
-            f"{self.what} would block the running event loop. "
-            "Await the async App there, or make the call in a thread: asyncio.to_thread(...)."
+            f"a call to {self.what} would block the running event loop. "
+            "Use the async App instead, or make the call in a thread: asyncio.to_thread(...)."
         )

@@ -10,7 +10,7 @@ from onward.errors.root import UserError, closed
 
 @dataclass(eq=False, repr=False)
 class BadPipeline(UserError, ValueError):
-    """Pipelines are not declared correctly; nothing was started. The message lists all problems."""
+    """A pipeline is declared incorrectly; nothing was started. The message lists all problems."""
 
     code: ClassVar[str] = "bad_pipeline"
     problems: tuple[str, ...]

@@ -6,12 +6,12 @@ from typing import Any
 
 
 class Retryable(Exception):
-    """Raise this in a step that should be tried again, if its retry policy has attempts left.
+    """Raise this in a step to have it tried again, if its retry policy has attempts left.
 
     Args:
         message: What happened.
-        after: How long to wait ("30s", seconds, or a timedelta); by default the delay of the retry
-            policy.
+        after: How long to wait ("30s", seconds, or a timedelta); by default, the delay of the
+            retry policy.
 
     Example:
         >>> from onward import Retryable, step
@@ -39,15 +39,15 @@ class Fatal(Exception):
 
 
 class NotApplied(Exception):
-    """An effect certainly did not happen.
+    """An effect definitely did not happen.
 
     A handler raises it when it knows that the call changed nothing; the effect is then retried
-    according to its policy. A reconciler returns or raises it. A body gets it when an effect did
-    not happen and is not retried, or was rejected.
+    according to its policy. A reconciler returns or raises it. A workflow body receives it when an
+    effect did not happen and is not retried, or was rejected.
 
     Args:
         message: What happened.
-        after: How long to wait before the next attempt; by default the delay of the retry policy.
+        after: How long to wait before the next attempt; by default, the delay of the retry policy.
 
     Example:
         >>> from onward import NotApplied, effect
@@ -68,9 +68,9 @@ class NeedsApproval(Exception):
 
     Example:
         >>> from onward.errors import NeedsApproval
-        >>> raise NeedsApproval("the inbox wants a new login")
+        >>> raise NeedsApproval("the inbox requires a new login")
         Traceback (most recent call last):
-        onward.errors.NeedsApproval: the inbox wants a new login
+        onward.errors.NeedsApproval: the inbox requires a new login
     """
 
 

@@ -11,7 +11,7 @@ from onward.errors.root import UserError, closed
 
 @dataclass(eq=False, repr=False)
 class UnreadableRow(UserError):
-    """A row is damaged, or was edited by hand; only its own run is affected."""
+    """A row is damaged, or was edited by hand; only the run that it belongs to is affected."""
 
     code: ClassVar[str] = "unreadable_row"
     row: str

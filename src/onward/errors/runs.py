@@ -71,7 +71,7 @@ class NoThread(UserError):
 
 @dataclass(eq=False, repr=False)
 class WorkerBlocked(UserError):
-    """Code of the run blocked the event loop of its worker, so other runs could not continue."""
+    """The run's code blocked its worker's event loop, so other runs could not continue."""
 
     code: ClassVar[str] = "worker_blocked"
     run: str
@@ -81,13 +81,13 @@ class WorkerBlocked(UserError):
     def __str__(self) -> str:
         return (
             f"run {self.run} blocked its worker for {self.seconds} s at {self.where}. "
-            "Move blocking code into a step that is defined without async: it runs in a thread."
+            "Move blocking code into a step defined with plain def, which runs in a thread."
         )
 
 
 @dataclass(eq=False, repr=False)
 class TimedOut(UserError, TimeoutError):
-    """An attempt of a step or an effect, or a wait of a run, took longer than its timeout."""
+    """An attempt of a step, a call of an effect, or a wait took longer than its timeout."""
 
     code: ClassVar[str] = "timed_out"
     what: str
@@ -157,7 +157,7 @@ class WouldResend(UserError):
 class RunFailed(UserError):
     """The run has no result, because it failed. `__cause__` is the error that it raised, if known.
 
-    `happened` is the message without the advice, which you can show to end users.
+    `happened` is the message without the advice; you can show it to end users.
     """
 
     code: ClassVar[str] = "run_failed"

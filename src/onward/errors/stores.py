@@ -19,7 +19,8 @@ class BadStoreUrl(UserError, ValueError):
     def __str__(self) -> str:
         return (
             f"store address {self.url!r} {closed(self.fact)} "
-            'Use a file name ("onward.db"), ":memory:" or "postgresql://user@host/database".'
+            'Use a file name ("onward.db"), ":memory:", "postgresql://user@host/database" or '
+            '"onward://host:7170".'
         )
 
 
@@ -87,10 +88,8 @@ class LeaseLost(FieldError):
     what: str = "run"
 
     def __str__(self) -> str:
-        return (
-            f"{self.what} {self.run} is now owned by another worker: nothing was written. "
-            "Let this exception propagate."
-        )
+        fate = "is now owned by another worker" if self.what == "run" else "was lost"
+        return f"{self.what} {self.run} {fate}: nothing was written. Let this exception propagate."
 
 
 @dataclass(eq=False, repr=False)

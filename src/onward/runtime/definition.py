@@ -94,7 +94,7 @@ class WorkflowDefinition:
 
 
 def _not_bound(*_: object) -> Arguments:
-    raise BadInput("continue_as_new", "was called outside a workflow", "Return instead")
+    raise BadInput("continue_as_new", "was called outside a workflow", "Use return instead")
 
 
 @dataclass(frozen=True, slots=True)

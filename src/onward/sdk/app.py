@@ -81,8 +81,8 @@ class App(RunOperations, PublishOperations):
         on_attention: Called with an `onward.telemetry.Attention` when a run needs a human.
         retention: How long the workers of this app keep runs after they end: one duration for all
             runs, or a duration for each final state, such as `{"succeeded": "1d", "failed": None}`.
-            None keeps them. By default, runs that succeeded or were cancelled are deleted after 7
-            days, and others after 30 days.
+            None keeps them forever. By default, runs that succeeded or were cancelled are deleted
+            after 7 days, and others after 30 days.
         debug: Raise an error when a workflow body makes a call that is not deterministic, such as
             `random`, `time` or `open()`. This slows bodies down; use it in development and tests.
         debug_allow: Modules that `debug` does not check, including the calls they make.
@@ -281,7 +281,7 @@ class App(RunOperations, PublishOperations):
         )
 
     def sync(self) -> SyncApp:
-        """Return this app for code without an event loop; open one of the two, not both."""
+        """Return a synchronous view of this app; open either the view or the app, not both."""
         from onward.sdk.sync import SyncApp  # it is built from the methods of this class
 
         return SyncApp(self)

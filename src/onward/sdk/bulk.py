@@ -40,7 +40,7 @@ class BulkRuns(TypedDict, total=False):
         name: The name of the workflow.
         error: The type of the error of a failed run, with or without its module.
         failed_step: The name of the step, effect or child whose error ended a failed run.
-        since: Only failed runs that ended within this time before now, such as "1h".
+        since: Only failed runs that ended at most this long ago, such as "1h".
         state: The state. By default, all states that the action applies to.
         queue: The queue.
         tag: A tag of the run.
@@ -128,7 +128,8 @@ class Bulk:
         Args:
             dry_run: Whether to only report which runs match.
             force: Whether to retry runs that sent effects because of their error.
-            id: An id for the action; a second call with the same id and filters returns the first.
+            id: An id for the action; a second call with the same id and filters returns the first
+                action.
             **runs: Which runs; see `BulkRuns`.
         """
         options = BulkOptions(force=force)
@@ -168,7 +169,7 @@ class Bulk:
 
         Args:
             dry_run: Whether to only report which runs match.
-            reason: Why; it is recorded with each run.
+            reason: The reason, which is recorded with each run.
             by: The name of the operator; by default the user of this process.
             id: An id for the bulk action.
             **runs: Which runs; see `BulkRuns`.

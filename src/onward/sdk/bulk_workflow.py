@@ -94,7 +94,7 @@ class BulkReport:
     refusals: list[Refusal] = field(default_factory=list)
 
     def plus(self, acted_on: int, refusals: list[Refusal]) -> BulkReport:
-        """Return the report after another page."""
+        """Return this report with another page of runs added."""
         errors = Counter(self.by_error) + Counter(refusal.error for refusal in refusals)
         return replace(
             self,
@@ -106,7 +106,7 @@ class BulkReport:
 
     @property
     def progress(self) -> dict[str, int | str]:
-        """What is shown while the action is in progress."""
+        """The progress to show while the action runs."""
         shown = {"total": self.total, "done": self.done, "refused": self.refused}
         return {"action": self.action} | shown
 

@@ -62,7 +62,7 @@ class Cache:
             step: Only results of this step.
             version: Only results of this version.
             limit: The maximum number of entries.
-            after: The key of the last entry of the previous page.
+            after: The key of the last entry on the previous page.
         """
         return await self._engine.list_cache(step=step, version=version, limit=limit, after=after)
 

@@ -88,7 +88,7 @@ class Current:
         queue: The queue of the run.
         attempt: In a step, the attempt of the step; in a body, the attempt of the run.
         parent: The uid of the run that started this one, or None.
-        root: The uid of the topmost run of its tree.
+        root: The uid of the topmost run in its tree.
         step: In a step, the name of the step.
         attributes: Values that the run stores about itself.
         counters: Counters of the run.
@@ -98,7 +98,7 @@ class Current:
         >>> from onward.handles import Current
         >>> def report(run: Current) -> None:
         ...     run.attributes["customer"] = "Ada"
-        ...     run.progress("half way")
+        ...     run.progress("halfway")
         >>> @onward.step
         ... async def bake(loaves: int) -> None:
         ...     report(onward.current())
@@ -140,7 +140,7 @@ class Current:
 
     @property
     def why(self) -> str:
-        """What the run waits for, in words."""
+        """What the run waits for, as text."""
         waited = () if self._body is None else tuple(self._body.calls.values())
         if not waited:
             return "it waits for nothing"

@@ -90,10 +90,10 @@ class Dead:
             state: "failed" or "timed_out".
             queue: The queue.
             tag: A tag of the run.
-            since: Only runs that ended within this time before now, such as "1h".
+            since: Only runs that ended at most this long ago, such as "1h".
             attributes: Attributes of the run; they have no index.
             limit: The maximum number of runs.
-            before: The uid of the last run of the previous page.
+            before: The uid of the last run on the previous page.
 
         Raises:
             BadInput: there is no such state, or the limit is negative.
@@ -150,7 +150,7 @@ class Dead:
 
         Args:
             name: Only runs of this workflow.
-            since: Only runs that ended within this time before now; by default all.
+            since: Only runs that ended at most this long ago; by default, all runs.
             parts: The number of equal parts into which the `timeline` of each group divides that
                 time.
         """
@@ -190,7 +190,7 @@ class Dead:
 
         Args:
             id: The id of the run.
-            reason: Why; it is recorded with the run.
+            reason: The reason, which is recorded with the run.
             by: The name of the operator; by default the user of this process.
 
         Returns:

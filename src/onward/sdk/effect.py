@@ -78,10 +78,11 @@ class Effect(Generic[P, R]):
         retry: Retry | None = None,
         timeout: DurationLike | None = None,
     ) -> Effect[P, R]:
-        """Return this effect with other options, for the calls that you make with it.
+        """Return this effect with different options, for the calls that you make with it.
 
         Args:
-            key: Identifies the call (an order id), instead of its position in the code.
+            key: A value, such as an order id, that identifies the call instead of its position in
+                the code.
             retry: The maximum number of sends, and how long to wait in between.
             timeout: How long one call may take.
 

@@ -34,13 +34,13 @@ class Effects:
         return self._opened
 
     async def pending(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
-        """Return unsettled effects; `after` is the id of the last effect of the previous page."""
+        """Return unsettled effects; `after` is the id of the last effect on the previous page."""
         return await self._engine.pending_effects(limit=limit, after=after)
 
     async def all(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
         """Return all effects, including settled ones; effects of the newest runs come first.
 
-        `after` is the id of the last effect of the previous page.
+        `after` is the id of the last effect on the previous page.
         """
         return await self._engine.all_effects(limit=limit, after=after)
 
@@ -57,7 +57,7 @@ class Effects:
         return await self._engine.effect_choices(effect_id)
 
     async def of(self, run: str) -> list[EffectInfo]:
-        """Return all effects of the newest run with an id."""
+        """Return all effects of the newest run with the given id."""
         return await self._engine.effects_of(run)
 
     async def get(self, effect_id: str) -> EffectInfo:
@@ -97,7 +97,7 @@ class Effects:
             VerdictRefused: the effect is settled or has changed, it is too early for "not applied",
                 nothing can be asked again, or the result is a different kind of JSON than the
                 effect returns.
-            Unencodable: the result does not fit the annotation of the effect.
+            Unencodable: the result does not match the annotation of the effect.
         """
         try:
             chosen = Verdict(verdict)
@@ -144,5 +144,5 @@ class Effects:
             fact = (
                 f"effect {info.name!r} returns {annotation}, which is not stored as a JSON {kind}"
             )
-            raise VerdictRefused(effect_id, f"the result does not fit: {fact}")
+            raise VerdictRefused(effect_id, f"the result does not match: {fact}")
         return pack(payload)

@@ -23,7 +23,7 @@ def stored_name(fn: object, name: str | None, kind: str) -> str:
     """
     if not callable(fn):
         raise BadInput(
-            f"@{kind}", f"was given {fn!r}, which cannot be called", "Decorate a function"
+            f"@{kind}", f"was given {fn!r}, which is not callable", "Decorate a function"
         )
     own = name or getattr(fn, "__name__", None)
     a_kind = f"an {kind}" if kind == "effect" else f"a {kind}"

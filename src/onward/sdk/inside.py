@@ -130,7 +130,7 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
 
     Args:
         *args: The arguments of the new run.
-        **kwargs: The same, by name.
+        **kwargs: The arguments of the new run, by name.
 
     Raises:
         NotInBody: the caller is not a workflow.
@@ -160,7 +160,7 @@ class ChildRun(Generic[R]):
         >>> @onward.workflow
         ... async def parent() -> int:
         ...     child = await onward.start(triple, 5)
-        ...     await onward.sleep("1ms")  # both go on
+        ...     await onward.sleep("1ms")  # both continue
         ...     return await child.result()
         >>> async def main() -> int:
         ...     app = onward.App(":memory:")
@@ -194,7 +194,7 @@ class ChildRun(Generic[R]):
             raise BadInput(
                 f"run {self.id!r}",
                 "was not started by this run, so this run cannot wait for it",
-                "Wait for it outside: (await app.get(id)).result()",
+                "Wait for it outside the workflow: (await app.get(id)).result()",
             )
         if self._outcome is None:
             call = ChildCall(
@@ -257,7 +257,7 @@ class _AsCompleted(Generic[T]):
 def as_completed(awaitables: Iterable[Awaitable[T]]) -> AsyncIterator[asyncio.Future[T]]:
     """Iterate over awaitables in the order in which they end, the same in every replay.
 
-    Each item is done: await it to get its result, or its error.
+    Each item has already completed: await it to get its result, or its error.
 
     Args:
         awaitables: Calls of steps and workflows, tasks, or other awaitables.

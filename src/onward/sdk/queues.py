@@ -68,7 +68,7 @@ class Queues:
         """
         flow = _flow(queue, workflow, key)
         if max is None and rate is None and hold is None:
-            raise BadInput("limit()", "was given no limit", "Give max= or rate=, or call clear()")
+            raise BadInput("limit()", "was given no limit", "Pass max= or rate=, or call clear()")
         if max is not None and (type(max) is not int or max < 0):
             raise BadInput(f"max={max!r}", "is not 0 or a positive whole number", "Use 0 or more")
         if hold is not None and hold not in tuple(Hold):
@@ -124,11 +124,11 @@ def _flow(queue: Any, workflow: Any, key: str | None = None) -> FlowId:
         BadInput: it is about nothing, or about two things.
     """
     if (queue is None) == (workflow is None):
-        raise BadInput("the call", "needs a queue or a workflow", "Give one of them")
+        raise BadInput("the call", "needs a queue or a workflow", "Pass one of them")
     if workflow is not None:
         if key is not None:
             raise BadInput(
-                "key=", "needs a queue, because each queue has its own keys", "Give the queue"
+                "key=", "needs a queue, because each queue has its own keys", "Pass the queue"
             )
         name = getattr(workflow, "name", workflow)
         return FlowId(FlowKind.WORKFLOW, check_id(name, "the workflow"))

@@ -26,8 +26,8 @@ def check_reconciler(definition: EffectDefinition) -> None:
         return
     what = f"effect {definition.name!r}"
     if not callable(reconcile):
-        fact = f"has a reconcile= that cannot be called: it is of type {type(reconcile).__name__}"
-        raise BadInput(what, fact, "Give a function: reconcile=find")
+        fact = f"has a reconcile= of type {type(reconcile).__name__}, which is not callable"
+        raise BadInput(what, fact, "Pass a function: reconcile=find")
     given = _given(definition.fn)
     if any(each.name == "key" for each in given or ()):
         fact = "has a parameter named key, but its reconciler receives the effect key as key="

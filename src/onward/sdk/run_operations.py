@@ -36,7 +36,7 @@ class RunOperations:
         raise NotImplementedError
 
     async def get(self, id: str) -> Run[Any]:  # noqa: A002 - it is the user's word
-        """Return a handle for the newest run with an id.
+        """Return a handle for the newest run with the given id.
 
         Raises:
             NotFound: no run has the id.
@@ -75,7 +75,7 @@ class RunOperations:
             root: The id or uid of a run; returns this run and all its descendants.
             children: Whether to include runs that other runs started.
             limit: The maximum number of runs.
-            before: The uid of the last run of the previous page.
+            before: The uid of the last run on the previous page.
 
         Raises:
             BadInput: there is no such state or kind, or the limit is negative.
@@ -105,7 +105,7 @@ class RunOperations:
         *,
         message_id: str | None = None,
     ) -> None:
-        """Send a signal to the newest run with an id; see `Run.signal`.
+        """Send a signal to the newest run with the given id; see `Run.signal`.
 
         Raises:
             NotFound: no run has the id.
@@ -120,15 +120,18 @@ class RunOperations:
         force: bool = False,
         grace: DurationLike | None = None,
     ) -> Cancelling:
-        """Cancel the newest run with an id; see `Run.cancel`."""
+        """Cancel the newest run with the given id; see `Run.cancel`."""
         allowed = None if grace is None else duration(grace)
         return await self._engine.cancel(id, force=force, grace=allowed)
 
     async def pause(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Pause the newest run with an id; return False if it has ended or is being cancelled.
+        """Pause the newest run with the given id.
 
         Calls in progress finish. Then the run is paused until it is resumed or cancelled, and so
         are its dependent runs: map chunks, routed steps, and children that are cancelled with it.
+
+        Returns:
+            False if the run has ended or is being cancelled.
         """
         return await self._engine.pause(id)
 
@@ -200,7 +203,7 @@ class RunOperations:
         )
 
     async def why(self, id: str) -> list[Blocker]:  # noqa: A002 - it is the user's word
-        """Return what keeps the newest run with an id from continuing, and what to do about it.
+        """Return what keeps the newest run with the given id from continuing, and what to do.
 
         Raises:
             NotFound: no run has the id.

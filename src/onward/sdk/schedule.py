@@ -34,28 +34,29 @@ _ONE_RUN_ONLY = ("id", "delay", "at")
 
 
 class Schedule:
-    """A schedule in code.
+    """A schedule that is declared in code.
 
     `onward worker MODULE` creates the schedules at the top level of the module. A worker in your
     own code creates those that you pass: `app.worker(schedules=[...])`. A deploy with an unchanged
     declaration changes nothing, so a pause or a change by an operator survives it.
 
     Args:
-        name: Its name, which begins the ids of its runs: `nightly@2026-11-15T02:00+01:00`.
-        workflow: The workflow, with options if you like, or its name.
+        name: Its name. The ids of its runs begin with it: `nightly@2026-11-15T02:00+01:00`.
+        workflow: The workflow, the workflow with options, or its name.
         args: The arguments of its runs.
         kwargs: The arguments of its runs by name.
         cron: A cron expression of five fields (minute, hour, day, month, weekday) or six, with the
             second first; or @hourly, @daily, @weekly, @monthly, @yearly.
-        every: An interval instead, such as "5m".
+        every: An interval, such as "5m", instead of a cron expression.
         zone: The time zone of the cron expression.
         overlap: What happens to a slot while a run is open. "skip": it gets no run. "allow": it
             gets one. "coalesce": it gets one when the open runs have ended, and slots in between
             get none. "replace": the open runs are cancelled, and then it gets one.
-        catch_up: Which of the slots that passed while no worker ran are started: "skip" (none that
-            are more than a minute late), "latest" (the newest), or "all".
+        catch_up: Which slots that passed while no worker ran get a run: "skip" (none that are more
+            than a minute late), "latest" (the newest), or "all".
         jitter: Delay each run by up to this much, to spread load.
-        max_catch_up: How many slots `catch_up="all"` starts at most, the newest.
+        max_catch_up: With `catch_up="all"`, the maximum number of slots that get a run; older
+            slots get none.
 
     Example:
         >>> from onward import workflow
@@ -113,13 +114,13 @@ def schedule(  # noqa: PLR0913 - each is a thing of its own that one may want
 ) -> Callable[[W], W]:
     """Declare a schedule for the decorated workflow.
 
-    Every worker of this process that is not given `schedules=` creates it. It takes the arguments
-    of `Schedule`. The schedule has the name of the workflow, unless you pass another.
+    Every worker in this process creates it, unless the worker was given `schedules=`. The decorator
+    takes the arguments of `Schedule`. By default, the schedule has the name of the workflow.
 
     Example:
         >>> from onward import workflow
         >>> from onward.schedules import schedule
-        >>> def define() -> None:  # in your module it needs no function
+        >>> def define() -> None:  # in your module, no function is needed
         ...     @schedule(cron="*/5 * * * *")
         ...     @workflow
         ...     async def poll() -> None: ...
@@ -212,7 +213,9 @@ def call_of(
             raise
         fact = f"cannot call its workflow: {error}"
         refused = caught_as(BadInput, TypeError)
-        raise refused(f"schedule {name!r}", fact, "Pass args= and kwargs= that fit.") from None
+        raise refused(
+            f"schedule {name!r}", fact, "Pass args= and kwargs= that match its parameters."
+        ) from None
     default = NewRun("", "", "", b"", "")
     options = {
         field: value

@@ -121,7 +121,7 @@ class Schedules:
         return [await self._engine.declare(each.spec) for each in schedules]
 
     async def list(self) -> Infos:
-        """Return all schedules by name."""
+        """Return all schedules, sorted by name."""
         return await self._engine.all()
 
     async def get(self, name: str) -> ScheduleInfo:
@@ -156,7 +156,7 @@ class Schedules:
         if any(field in fields for field in _CALL):
             if "workflow" not in fields:
                 fact = "cannot be changed alone, because they depend on the workflow"
-                raise BadInput("args= and kwargs=", fact, "Pass workflow= too.")
+                raise BadInput("args= and kwargs=", fact, "Pass workflow= as well.")
             call = call_of(name, fields["workflow"], fields.get("args", ()), fields.get("kwargs"))
             changes |= dict(zip(("workflow", "input", "args_hash", "options"), call, strict=True))
         if "cron" in fields or "every" in fields:

@@ -97,11 +97,11 @@ class Step(Mappable[P, R], Generic[P, R]):
         tags: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> Step[P, R]:
-        """Return this step with other options, for the calls that you make with it.
+        """Return this step with different options, for the calls that you make with it.
 
         Args:
-            key: Identifies the result (an order id), instead of the position of the call in the
-                code.
+            key: A value, such as an order id, that identifies the result instead of the position of
+                the call in the code.
             retry: The retry policy.
             timeout: How long one attempt may take.
             queue: The queue whose workers may execute the call.
@@ -293,7 +293,7 @@ def _cache_policy(
     if cache is None:
         if key is not None or version is not None:
             raise BadInput(
-                "cache_key and version", "have no effect without cache=", "Give cache= too"
+                "cache_key and version", "have no effect without cache=", "Pass cache= as well"
             )
         return None
     length = duration(cache)

@@ -88,7 +88,7 @@ class Within:
         *,
         message_id: str | None = None,
     ) -> None:
-        """Send a signal to the newest run with an id, with your commit.
+        """Send a signal to the newest run with the given id, with your commit.
 
         Args:
             id: The id of the run.
@@ -119,7 +119,7 @@ class Within:
         Raises:
             NotFound: your transaction sees no such topic. A worker declares the topics of its
                 pipelines when it starts, and so does `app.pipelines.declare`.
-            Unencodable: the payload does not fit the type of the topic.
+            Unencodable: the payload does not match the type of the topic.
             StoreUnusable: the connection is to another database, or is not in a transaction.
         """
         batch = EventBatch(topic, self._engine)

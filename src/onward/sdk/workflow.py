@@ -99,7 +99,7 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         limit: int | None = None,
         rate: str | None = None,
     ) -> Workflow[P, R]:
-        """Return this workflow with other options, for the runs that you start with it.
+        """Return this workflow with different options, for the runs that you start with it.
 
         Args:
             id: Your id for the run. A second start with the same id returns the first run.

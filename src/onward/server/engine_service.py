@@ -115,4 +115,5 @@ def _read(decode: Callable[[bytes], T], request: Any) -> T:
         return decode(request.arguments)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         what = f"the arguments of {request.operation}"
-        raise BadInput(what, f"are not valid ({error})", "Check the client") from error
+        advice = "Use compatible versions of client and server"
+        raise BadInput(what, f"are not valid ({error})", advice) from error

@@ -24,10 +24,13 @@ def problem_of(error: BaseException, server: str, where: str) -> Any:
         where: What the client asked for.
     """
     if isinstance(error, DecodeError):
-        return to_problem(BadInput("the message", "cannot be decoded", "Check the client"))
+        advice = "Use compatible versions of client and server"
+        return to_problem(BadInput("the message", "cannot be decoded", advice))
     if isinstance(error, OnwardError) and not isinstance(error, InvariantBroken):
         return to_problem(error)
     if type(error) in _BUILT_IN:
         return to_problem(error)
     emit("server.failed", server=server, where=where, cause=error)
-    return messages.Problem(code="internal", message="the server failed; its log says why")
+    return messages.Problem(
+        code="internal", message="the server failed; see the server's log for the cause"
+    )

@@ -155,7 +155,8 @@ class StreamSession:
             call = partial(self._call, request_id, name, getattr(request, name))
         else:
             what = f"request {name!r}" if name else "the request"
-            raise BadInput(what, "is unknown to this server", "Check the client")
+            advice = "Use compatible versions of client and server"
+            raise BadInput(what, "is unknown to this server", advice)
         self._spawn(self._answered(request_id, name, call))
 
     async def _answered(
@@ -260,7 +261,8 @@ class StreamSession:
         for message in request.commits:
             no = message.no
             if no in self._unanswered:
-                self._outcomes.add(no, BadInput(f"commit {no}", "is unanswered", "Count commits"))
+                fact = "has the number of another unanswered commit"
+                self._outcomes.add(no, BadInput(f"commit {no}", fact, "Use another number"))
                 continue
             size = self._unanswered[no] = message.ByteSize()
             self._unanswered_bytes += size
@@ -389,7 +391,8 @@ def _check_rows(commit: Any) -> None:
 def _check_suspects(suspects: Sequence[Any]) -> None:
     is_odd = any(not 0 <= each.crashes < MAX_CLAIM > each.room >= 0 for each in suspects)
     if is_odd or len(suspects) > MAX_SUSPECTS:
-        raise BadInput("the claim", "has a room for suspects that cannot be", "Check the client")
+        advice = "Check that the worker follows the worker protocol"
+        raise BadInput("the claim", "has invalid suspects", advice)
 
 
 def check_worker(registration: Registration, principal: Principal) -> None:

@@ -33,7 +33,7 @@ def forked(opened_by: int, where: str) -> StoreUnusable:
     """Return the error for a store that was open when this process was forked."""
     return StoreUnusable(
         where,
-        f"was opened by process {opened_by}, from which this one ({os.getpid()}) was forked",
+        f"was opened by process {opened_by}, and this process ({os.getpid()}) is a fork of it",
         "Open an App in the new process: fork before you open one, or use the 'spawn' or "
         "'forkserver' method of multiprocessing",
     )

@@ -53,14 +53,14 @@ class Attention:
 
     Attributes:
         run_id: The id of the run.
-        uid: Its key.
+        uid: The uid of the run.
         workflow: The name of its workflow.
         why: The reason: `approval` or `reconciliation` if one of its effects needs an operator,
             `divergence`, `precondition` or `internal` if it is paused, `crashed` or `internal` if
             it failed, and also `logic` or `transient` if it failed and blocks its handler.
         message: What happened. It may quote data of the run.
-        at: When.
-        effect: The id of the effect that waits, if one does.
+        at: When it happened.
+        effect: The id of the effect that is waiting, if any.
     """
 
     run_id: str

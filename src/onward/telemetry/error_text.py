@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_CAUSES: Final = 3
-UNREADABLE: Final = "<it has no message: its __str__ fails>"
+UNREADABLE: Final = "<no message: __str__ failed>"
 
 
 def describe(error: BaseException) -> str:

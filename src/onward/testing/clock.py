@@ -94,7 +94,7 @@ def _check_forward(duration: Duration) -> None:
 
 
 class Deadlock(Exception):
-    """No callback is ready, no timer is set, and tasks still wait."""
+    """No callback is ready, no timer is set, and tasks are still waiting."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

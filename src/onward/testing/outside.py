@@ -113,11 +113,11 @@ class Outside:
         self._kept.clear()
 
     def times_sent(self, key: str) -> int:
-        """Return how many times something was sent under a key."""
+        """Return how many requests were sent with the given key."""
         return sum(request.key == key for request in self.sent)
 
     def times_applied(self, key: str) -> int:
-        """Return how many times something was applied under a key."""
+        """Return how many requests with the given key were applied."""
         return sum(request.key == key for request in self.applied)
 
     # --- what the code under test calls ----------------------------------------------------------

@@ -96,7 +96,7 @@ async def produce(producer: Callable[..., Any], state: Any = None) -> HandlerOut
         state: The state that its last run returned; None in the first run.
 
     Raises:
-        BadInput: it is not a producer, or it publishes something that it may not publish.
+        BadInput: it is not a producer, or publishes something that it is not allowed to publish.
 
     Example:
         >>> import asyncio
@@ -133,7 +133,7 @@ async def prepare(
     key: str = "",
     age: DurationLike = 0,
 ) -> Prepared[Any]:
-    """Run `prepare` of a consumer, and return the preparation as `mutate` and `next` get it.
+    """Run the `prepare` phase of a consumer; return the preparation for `mutate` and `next`.
 
     Args:
         consumer: The class that `@pipeline.consumer` decorates, or an instance of it. A class is
@@ -182,7 +182,7 @@ async def prepare(
 
 
 async def mutate(consumer: Any, prepared: Prepared[Any], *, key: str = "") -> EffectToSend | None:
-    """Run `mutate` of a consumer, and return the effect that it chooses without carrying it out.
+    """Run the `mutate` phase of a consumer; return the effect that it chooses, without sending it.
 
     Args:
         consumer: The class of the consumer, or an instance of it.
@@ -207,7 +207,7 @@ async def mutate(consumer: Any, prepared: Prepared[Any], *, key: str = "") -> Ef
 async def go_on(
     consumer: Any, prepared: Prepared[Any], outcome: Outcome, *, key: str = ""
 ) -> HandlerOutput:
-    """Run `next` of a consumer, and return what it would commit.
+    """Run the `next` phase of a consumer, and return what it would commit.
 
     Args:
         consumer: The class of the consumer, or an instance of it.

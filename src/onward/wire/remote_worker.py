@@ -247,7 +247,7 @@ class RemoteWorker(WorkerEngine):
 
     def on_goodbye(self, session: WorkSession) -> None:
         if session is self._session:
-            self._close_session(Unavailable(self._network.where, "stops"))
+            self._close_session(Unavailable(self._network.where, "is stopping"))
             asyncio.get_running_loop().call_later(GOODBYE_SECONDS, session.close)
 
     # --- the worker ------------------------------------------------------------------------------

@@ -235,7 +235,7 @@ async def test_a_new_id_that_is_taken_is_refused(app: App) -> None:
         await (await app.start(purchase.options(id="p"))).result(timeout="60s")
         await (await app.start(purchase.options(id="q"))).result(timeout="60s")
 
-        with pytest.raises(Conflict, match="'q' is taken: it has succeeded"):
+        with pytest.raises(Conflict, match="'q' is taken: the run with this id has succeeded"):
             await app.fork("p", "bill", new_id="q")
         assert len(await app.runs()) == 2
 

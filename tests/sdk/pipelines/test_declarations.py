@@ -430,8 +430,8 @@ MISTAKES: dict[Callable[[], Pipeline], str] = {
     sync_mutate: "consumer 'mail.AddRow' has a method mutate that is not async. Write it as async",
     yielding_prepare: "consumer 'mail.AddRow' has a method prepare that yields. Return one value",
     wrong_parameters: "consumer 'mail.AddRow' has a method next that takes (ctx: 'Any', prepared: "
-    "'Any') -> 'None', but is called as next(ctx, prepared, outcome). Change its parameters",
-    not_callable: "consumer 'mail.AddRow' has 7 for mutate, which cannot be called.",
+    "'Any') -> 'None', but is called with (ctx, prepared, outcome). Change its parameters",
+    not_callable: "consumer 'mail.AddRow' has 7 as mutate, which is not callable.",
     not_a_class: "consumer 'mail.nothing' is <function nothing at",
     needs_arguments: "consumer 'mail.AddRow' cannot be built without arguments: missing a required "
     "argument: 'sheet'. Give the parameters of __init__ defaults",

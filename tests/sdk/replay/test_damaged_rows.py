@@ -141,7 +141,7 @@ EDITS = {
         f"{INBOX} payload = '{{garbage}}' {OF} AND seq = 2",
         "paused",
         "divergence",
-        "signal 'go' does not fit str: its codec tag is",
+        "signal 'go' does not match str: its codec tag is",
     ),
     "cancel for an unknown reason": Edit(
         f"{INBOX} kind = 'cancel', name = 'sunspots', payload = '{{garbage}}' {OF} AND seq = 2",
@@ -170,13 +170,13 @@ EDITS = {
         f"{RUN} kind = 'step' WHERE uid = '{{uid}}'",
         "failed",
         "internal",
-        "run {id} cannot be read: its name 'victim' does not fit its kind 'step'",
+        "run {id} cannot be read: its name 'victim' does not match its kind 'step'",
     ),
     "a consumer by the name of a workflow": Edit(
         f"{RUN} kind = 'consumer' WHERE uid = '{{uid}}'",
         "failed",
         "internal",
-        "run {id} cannot be read: its name 'victim' does not fit its kind 'consumer'",
+        "run {id} cannot be read: its name 'victim' does not match its kind 'consumer'",
     ),
     "a time that no calendar has": Edit(
         f"{RUN} deadline = 9223372036854775807 WHERE uid = '{{uid}}'", "succeeded", None

@@ -125,7 +125,7 @@ async def test_a_family_of_a_missing_run_is_an_error(app: App) -> None:
         ({"limit": -1}, "limit=-1 is negative"),
         ({"tag": "two words"}, "contains a space"),
         ({"tag": "two\u3000words"}, "contains a space"),
-        ({"parent": "a", "root": "b"}, "parent and root are both given"),
+        ({"parent": "a", "root": "b"}, "parent and root cannot be combined"),
         ({"attributes": {"customer": object()}}, "attribute customer"),
     ],
 )

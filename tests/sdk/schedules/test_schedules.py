@@ -292,7 +292,7 @@ async def test_an_unknown_field_is_refused(memory: App) -> None:
         await memory.schedules.create("s", report, every="1h")
         with pytest.raises(BadInput, match="field 'crom' is unknown"):
             await memory.schedules.update("s", crom="@daily")
-        with pytest.raises(BadInput, match="Pass workflow= too"):
+        with pytest.raises(BadInput, match="Pass workflow= as well"):
             await memory.schedules.update("s", args=["US"])
 
 

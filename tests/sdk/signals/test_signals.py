@@ -62,8 +62,8 @@ async def test_a_signal_of_another_type_says_how_to_put_one_in_its_place(app: Ap
             await run.result(timeout="60s", raise_paused=True)
         told = (await run.info()).error or ""
         assert told.splitlines() == [
-            "signal 'number' does not fit int: value is text, not an int.",
-            "Replace it with a value that fits: "
+            "signal 'number' does not match int: value is text, not an int.",
+            "Replace it with a valid value: "
             "onward runs fork 'sum 1' --step ':number#2' --result JSON",
         ]
         assert told in str(paused.value)

@@ -105,10 +105,10 @@ def misfit(text: str | bytes, annotation: Any) -> str:
         ("[1, 2]", tuple[int], "value has 2 items, not 1"),
         ('["a"]', tuple[int], "value[0] is text, not an int"),
         ('["a"]', set[int], "value[0] is text, not an int"),
-        ("[[]]", set[Any], "value has an item that a set cannot hold"),
+        ("[[]]", set[Any], "value has an item that cannot be in a set"),
         ("[]", dict[str, int], "value is a list, not a dict[str, int]"),
         ('{"x": 1}', dict[int, int], "value{key} is not JSON"),
-        ('{"[]": 1}', dict[Any | datetime, int], "value has a key that a dict cannot hold"),
+        ('{"[]": 1}', dict[Any | datetime, int], "value has a key that cannot be in a dict"),
         ("[]", Film, "value is a list, not a Film"),
         ("{}", Film, "value lacks title"),
         ('{"title": 1}', Film, "value.title is a number, not a str"),
@@ -134,7 +134,7 @@ def test_the_message_names_the_annotation_and_the_next_move() -> None:
         decode(stored('{"x": "secret"}'), list[Point] | None)
 
     assert str(caught.value) == (
-        "a stored value does not fit list[Point] | None: "
+        "a stored value does not match list[Point] | None: "
         "value is an object, not a list[Point] | None. "
         "Widen the annotation so that it accepts values that older code wrote."
     )

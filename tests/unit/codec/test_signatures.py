@@ -184,7 +184,7 @@ def test_a_result_is_stored_by_the_return_annotation() -> None:
 
 
 def test_a_result_that_no_longer_fits_says_whose_it_is() -> None:
-    with pytest.raises(Undecodable, match=r"does not fit list\[Card\], the result of charge: "):
+    with pytest.raises(Undecodable, match=r"does not match list\[Card\], the result of charge: "):
         signature_of(charge).decode_result(stored("1"))
 
 

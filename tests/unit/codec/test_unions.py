@@ -105,9 +105,9 @@ def test_what_was_stored_before_the_annotation_was_widened_is_read_if_only_one_m
 
 
 def test_what_was_stored_before_the_annotation_was_widened_is_never_guessed() -> None:
-    with pytest.raises(Undecodable, match=r"fits several members of Circle \| Square"):
+    with pytest.raises(Undecodable, match=r"matches several members of Circle \| Square"):
         decode(encode(Square(1), annotation=Square), Circle | Square)
-    with pytest.raises(Undecodable, match="fits several members"):
+    with pytest.raises(Undecodable, match="matches several members"):
         decode(encode(NOON, annotation=datetime), datetime | str)
 
 

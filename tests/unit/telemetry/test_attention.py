@@ -87,7 +87,7 @@ async def test_an_error_that_cannot_be_shown_is_told_by_its_name() -> None:
     reporter.run_left(a_run(), RunState.FAILED, Reason.INTERNAL, error=Unspeakable())
     await reporter.close()
 
-    assert "Unspeakable: <it has no message" in told[0].message
+    assert "Unspeakable: <no message" in told[0].message
 
 
 async def test_nobody_is_called_for_a_run_that_waits_or_ends_well() -> None:

@@ -32,7 +32,7 @@ MAX_ERROR_BYTES: Final = 512 * 1024
 
 _SAY_NOTHING: Final = (Exception, BaseException, object)
 
-_UNREADABLE: Final = Failure("an exception", "<it could not be read>")
+_UNREADABLE: Final = Failure("an exception", "<unreadable>")
 
 _write: Final = msgspec.json.Encoder().encode
 _read: Final = msgspec.json.Decoder(Failure).decode

@@ -54,7 +54,7 @@ class Registered:
         """
         error = self.from_data(data)
         if type(error) is not self.kind:
-            raise TypeError(f"from_data of {self.name} returned another type")
+            raise TypeError(f"from_data of {self.name} returned a different type")
         return error
 
 
@@ -104,7 +104,7 @@ def register_error(
         kind: The exception type.
         name: The stored name; the type's own name if not given. It must never change.
         to_data: Returns the data to store for an exception: plain data, at most 64 KiB as JSON.
-        from_data: Returns the exception from that data.
+        from_data: Rebuilds the exception from that data.
 
     Raises:
         BadInput: it is not an exception type, the name is taken, or only one of the two functions
@@ -121,7 +121,9 @@ def register_error(
             decorated, name=name, to_data=to_data, from_data=from_data
         )
     if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-        raise BadInput("register_error", "was not given an exception type", "Pass a class.")
+        raise BadInput(
+            "register_error", "was not given an exception type", "Pass an exception class."
+        )
     if (to_data is None) != (from_data is None):
         raise BadInput(
             "register_error", "was given only one of to_data and from_data", "Pass both or neither."

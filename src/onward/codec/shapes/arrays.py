@@ -95,7 +95,7 @@ class Unordered(Shape):
         try:
             return self._kind(lift_items(self._item, data))
         except TypeError:
-            raise Misfit("has an item that a set cannot hold") from None
+            raise Misfit("has an item that cannot be in a set") from None
 
 
 class Fixed(Shape):

@@ -84,7 +84,7 @@ class Dict(Shape):
         except Misfit as wrong:
             raise wrong.under("{key}") from None
         except TypeError:
-            raise Misfit("has a key that a dict cannot hold") from None
+            raise Misfit("has a key that cannot be in a dict") from None
         return key
 
 

@@ -279,7 +279,7 @@ class Literals(Shape):
             raise mismatch(value, self.name)
         if (type(value), value) not in self._members:
             raise ValueRefused(
-                f"is none of the values that {self.name} allows",
+                f"is not one of the values that {self.name} allows",
                 "Pass one of them, or add it to the annotation.",
             )
         return value

@@ -92,7 +92,9 @@ class Union(Shape):
         if not fits:
             raise misfit(data, self.name)
         if len(fits) > 1:
-            raise Misfit(f"fits several members of {self.name} and does not say which one it is")
+            raise Misfit(
+                f"matches several members of {self.name}, and nothing says which one it is"
+            )
         return fits[0]
 
 

@@ -149,7 +149,7 @@ class Administration:
         check_id(name, "key name")
         checked = sorted({check_scope(scope) for scope in scopes})
         if not checked:
-            raise BadInput(f"key {name!r}", "has no scope", "Give it a role or a scope")
+            raise BadInput(f"key {name!r}", "has no scope", "Pass a role or a scope")
         if ROOT in checked and len(checked) > 1:
             raise BadInput(
                 f"key {name!r}",
@@ -265,7 +265,7 @@ def _id_in(text: str) -> str:
         return parse_key(text).id
     except Unauthenticated:
         pass
-    raise BadInput("the key", "is not the id of a key", "List the ids: onward keys list")
+    raise BadInput("the argument", "is not the id of a key", "List the ids: onward keys list")
 
 
 def _no_namespace(name: str) -> NotFound:

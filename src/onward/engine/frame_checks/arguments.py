@@ -33,7 +33,7 @@ def check_registration(registration: Registration, limits: FrameLimits) -> Frame
         return FrameRefusal("text", "a queue, a tag or a name has a line break")
     names = (registration.worker, registration.host, registration.version or "", *listed)
     if max(map(len, names)) > MAX_KEY:
-        return FrameRefusal("size", "a text of the registration is too long")
+        return FrameRefusal("size", "a string in the registration is too long")
     return next(_value_problems("the registration", registration, limits), None)
 
 
@@ -66,7 +66,7 @@ def _value_problems(what: str, value: Any, limits: FrameLimits) -> Iterator[Fram
     else:
         parts = _parts(value)
         if len(parts) > limits.rows:
-            yield FrameRefusal("size", f"{what} has {len(parts):,} entries, too many")
+            yield FrameRefusal("size", f"{what} has {len(parts):,} entries, which is too many")
             return
         for part in parts:
             yield from _value_problems(what, part, limits)
@@ -74,7 +74,7 @@ def _value_problems(what: str, value: Any, limits: FrameLimits) -> Iterator[Fram
 
 def _text_problems(what: str, text: str, limits: FrameLimits) -> Iterator[FrameRefusal]:
     if "\0" in text:
-        yield FrameRefusal("text", f"{what} holds a NUL")
+        yield FrameRefusal("text", f"{what} contains a NUL character")
     elif len(text) > limits.payload_bytes:
         yield FrameRefusal("size", f"{what} is too long")
 

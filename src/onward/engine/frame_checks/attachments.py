@@ -65,7 +65,7 @@ def effect_problems(
         if effect.key != effect_key(held.origin or held.uid, effect.identity):
             yield FrameRefusal("effect", "an effect key must be derived from its run and its call")
         if effect.state in _SENT and effect.attempt < 1:
-            yield FrameRefusal("effect", "an effect that was sent has an attempt")
+            yield FrameRefusal("effect", "an effect that was sent must have an attempt")
         if effect.state not in _EFFECT_STATES:
             yield FrameRefusal("effect", f"a worker cannot set an effect to {effect.state!r}")
         yield from _approval_problems(held, effect, facts)
@@ -98,7 +98,9 @@ def _approval_problems(
 
 def _effect_number_problems(effect: EffectWrite) -> Iterator[FrameRefusal]:
     if effect.version < 1 or effect.attempt < 0 or effect.asks < 0:
-        yield FrameRefusal("effect", "a version is at least 1, and attempts and asks at least 0")
+        yield FrameRefusal(
+            "effect", "the version must be at least 1, and attempts and asks at least 0"
+        )
     numbers = (effect.version, effect.attempt, effect.asks, effect.tries, effect.asked)
     yield from number_problems("an effect", numbers)
     lengths = (effect.start_by_in, effect.settle_in, effect.known_in, effect.due_in, effect.reach)
@@ -137,7 +139,7 @@ def pipeline_problems(
     succeeds = commit.move is not None and commit.move.state == RunState.SUCCEEDED
     if held.handler is not None and succeeds != completes:
         yield FrameRefusal(
-            "handler", "a handler run succeeds in the commit of its last phase, and only there"
+            "handler", "a handler run must succeed in the commit of its last phase, and only there"
         )
     elif held.handler is not None and is_end(commit.move) and not succeeds:
         yield FrameRefusal("handler", "a handler run that fails must be ended with end_handler")

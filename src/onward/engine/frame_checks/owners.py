@@ -128,7 +128,7 @@ def held_problem(known: KnownWorker, run: str, fence: int) -> FrameRefusal | Non
     if held is None:
         return FrameRefusal("run", f"the worker does not have run {_short(run)}")
     if held.fence != fence:
-        return FrameRefusal("fence", f"run {_short(run)} has another fence than {fence}")
+        return FrameRefusal("fence", f"run {_short(run)} does not have the fence {fence}")
     return None
 
 
@@ -140,7 +140,9 @@ def move_problems(
     if reasons is None:
         yield FrameRefusal("move", f"the owner of a run cannot move it to {_short(move.state)}")
     elif move.reason not in reasons:
-        yield FrameRefusal("move", f"a run is not {move.state} for {_short(move.reason)}")
+        yield FrameRefusal(
+            "move", f"a run cannot be {move.state} for the reason {_short(move.reason)}"
+        )
     if move.result is not None and move.state != RunState.SUCCEEDED:
         yield FrameRefusal("move", "only a run that succeeded can have a result")
     if move.phase is not None and (held.handler is None or move.phase not in _PHASES):

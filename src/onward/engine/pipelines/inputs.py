@@ -144,7 +144,7 @@ def _notes(row: InputRow, events: list[EventInfo], effects: list[EffectInfo]) ->
             when = "before" if effect.updated_at <= at else "after"
             notes.append(f"{what!r} was applied {when} the skip (run {effect.run})")
         elif effect.waits_for is not None:
-            notes.append(f"{what!r} may have happened: run {effect.run} completes")
+            notes.append(f"{what!r} may have happened: run {effect.run} is completing")
     consumed = sum(
         delivery.state == DeliveryState.CONSUMED
         for event in events
@@ -152,7 +152,7 @@ def _notes(row: InputRow, events: list[EventInfo], effects: list[EffectInfo]) ->
     )
     if consumed:
         verb = "event was" if consumed == 1 else "events were"
-        notes.append(f"{consumed} {verb} consumed before or after it")
+        notes.append(f"{consumed} {verb} consumed before or after the skip")
     return notes
 
 

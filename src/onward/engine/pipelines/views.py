@@ -88,7 +88,7 @@ class DeliveryInfo:
         state: pending, reserved, consumed or skipped.
         run: The id of the run that reserved it.
         attempt: Increases each time it becomes pending again.
-        releases: How often a run that failed has returned it.
+        releases: How many times a failed run has returned it.
         reason: Why it was skipped.
         updated_at: When the state last changed.
     """
@@ -135,7 +135,7 @@ class InputInfo:
         source: Where it comes from, such as `gmail`.
         type: What it is, such as `email`.
         external_id: Its id at the source.
-        title: A title for people.
+        title: A human-readable title.
         state: pending, done or skipped.
         is_stale: Whether it has been pending for too long.
         created_at: When it was registered.
@@ -194,7 +194,7 @@ class SkippedInput:
         skipped: The number of pending events that were skipped.
         cancelled: Runs that had reserved events of the input, had not sent their effect, and were
             cancelled.
-        completing: Runs that have sent their effect and complete.
+        completing: Runs that had already sent their effect, and will complete.
         done: The number of events that were already consumed.
     """
 

@@ -228,4 +228,6 @@ def zone_of(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError, TypeError):  # no such file, or a folder of zones
         advice = 'Use a name like "Europe/Berlin" or "UTC".'
-        raise BadInput(f"zone {name!r}", "is not a time zone on this machine", advice) from None
+        raise BadInput(
+            f"zone {name!r}", "is not a time zone that this machine knows", advice
+        ) from None

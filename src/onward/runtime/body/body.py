@@ -181,8 +181,8 @@ class Body:
             place = place_of_wait(self._loop.tasks)
             raise Stuck(
                 f"no step, timer, signal or child can wake it; it waits in {place}. A workflow "
-                "cannot wait for a lock, an event or a queue that another run or your program "
-                "sets: wait for a signal, or do the work in a step with limit=."
+                "cannot wait for a lock, an event or a queue outside its run: wait for a signal, "
+                "or do the work in a step with limit=."
             )
 
     # --- the code asks ---------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class UnfitSignal(Undecodable):
     identity: str
 
     def __str__(self) -> str:
-        return f"signal {self.name!r} does not fit {self.annotation}: {self.fact}."
+        return f"signal {self.name!r} does not match {self.annotation}: {self.fact}."
 
 
 def place_now() -> Place | None:
@@ -156,7 +156,7 @@ def divergence_error(
     lines = [str(misfit)]
     if isinstance(misfit, UnfitSignal):
         step = f"onward runs fork {quote(run)} --step {quote(misfit.identity)}"
-        lines.append(f"Replace it with a value that fits: {step} --result JSON")
+        lines.append(f"Replace it with a valid value: {step} --result JSON")
         return Divergence("\n".join(lines), misfit.identity, needs_result=True)
     if isinstance(misfit, NewerRow):
         return Divergence(str(misfit))
@@ -178,9 +178,9 @@ def divergence_error(
         names = ", ".join(f"{record.kind} {record.name!r}" for record in others[:10])
         lines.append(f"  also not called by the current code: {names}")
     lines.append(
-        "Deploy code that fits (or marks the change with onward.patched), or resume the run, fork "
-        "it from an earlier step, or cancel it. If you fixed a file other than the workflow's: "
-        f"onward runs resume {quote(run)}"
+        "Deploy code that matches the history (or marks the change with onward.patched), fork the "
+        "run from an earlier step, or cancel it. If you fixed a file other than the workflow's, "
+        f"resume the run: onward runs resume {quote(run)}"
     )
     if was is not None:
         kept_args = None if was.payload is None else was.payload.args

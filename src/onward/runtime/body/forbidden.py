@@ -20,8 +20,8 @@ class Rule(NamedTuple):
     advice: str
 
 
-_DIFFERS = "differs in every replay"
-_BLOCKS = "blocks every run of its worker"
+_DIFFERS = "returns a different value in every replay"
+_BLOCKS = "blocks every run on its worker"
 
 CLOCK = Rule(_DIFFERS, "Use onward.now()")
 CHANCE = Rule(_DIFFERS, "Use onward.random()")

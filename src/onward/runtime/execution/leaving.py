@@ -230,7 +230,7 @@ class Leaving:
         error = divergence_error(misfit, body.place, body.unread, body.run.id, asked_args)
         if stop is not None:
             error.add_note(
-                "The run was cancelled, but its history does not fit the code, so no cleanup ran."
+                "The run was cancelled, but its history does not match the code, so no cleanup ran."
             )
             self.end(stop.move._replace(error=pack(encode_error(error))))
             return

@@ -438,6 +438,6 @@ def _not_applied(call: EffectCall, error: bytes | None) -> bytes:
     why = f"{what} did not happen"
     if sends:
         why += f" after {sends} send{'s'[: sends > 1]}"
-    failed = NotApplied(why if last is None else f"{why}; last error {describe(last)}")
+    failed = NotApplied(why if last is None else f"{why}; last error: {describe(last)}")
     failed.__cause__ = last
     return pack(encode_error(failed))

@@ -70,7 +70,7 @@ async def _prepare(
             continue  # an operator skipped one of the events, for example
         return stored
     raise BadInput(
-        f"prepare of {definition.name}",
+        f"{definition.name}.prepare",
         f"reserved events that were no longer pending, {MAX_LOST} times in a row",
         "Reserve only what ctx.peek(...) has just returned.",
     )
@@ -101,10 +101,8 @@ class ChosenEffect:
         if isinstance(call, EffectCall):
             fact, advice = "is a second effect", "Choose one effect; leave the rest to another run."
         else:
-            fact, advice = "is not an effect", "Do this in prepare or in next."
-        self._wrong = BadInput(
-            f"mutate of {self._handler}", f"awaited {what}, which {fact}", advice
-        )
+            fact, advice = "is not an effect", "Do this in prepare or next."
+        self._wrong = BadInput(f"{self._handler}.mutate", f"awaited {what}, which {fact}", advice)
         raise self._wrong
 
     def check(self) -> None:

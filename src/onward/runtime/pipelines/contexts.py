@@ -70,7 +70,9 @@ class PrepareContext(HandlerContext):
         """
         self._check(topic)
         if not 1 <= limit <= MAX_PEEK:
-            raise BadInput(f"peek(limit={limit})", f"is not between 1 and {MAX_PEEK}", "Change it.")
+            raise BadInput(
+                f"limit={limit}", f"is not between 1 and {MAX_PEEK:,}", "Use a number in this range"
+            )
         rows = await self._reads.peek(self.handler, self.key, topic.name, limit)
         return [_event(topic, row) for row in rows]
 
@@ -83,8 +85,8 @@ class PrepareContext(HandlerContext):
     def _check(self, topic: Topic[Any]) -> None:
         if topic.name not in self._topics:
             raise BadInput(
-                f"peek of topic {topic.name!r}",
-                f"is not possible in {self.handler}, which does not subscribe to it",
+                f"topic {topic.name!r}",
+                f"cannot be read by {self.handler}, which does not subscribe to it",
                 f"Subscribe to it, or use one of: {', '.join(sorted(self._topics))}.",
             )
 
@@ -157,7 +159,7 @@ class ProducerContext(_Publishing):
             source: Where it comes from, such as `gmail`.
             type: What it is, such as `email`.
             id: Its id at the source. If the item is already registered, it keeps its first title.
-            title: A title for people.
+            title: A human-readable title.
         """
         for name, text in (("source", source), ("type", type), ("id", id)):
             check_id(text, f"the {name} of an input")

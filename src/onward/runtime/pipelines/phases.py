@@ -171,18 +171,16 @@ def stored_preparation(
     """
     if not isinstance(prepared, Prepared):
         raise BadInput(
-            f"prepare of {definition.name}",
+            f"{definition.name}.prepare",
             f"returned {type(prepared).__name__} instead of Prepared",
             "Return Prepared(...), or Prepared() if there is nothing to do.",
         )
     events = [_reserved(definition, event) for event in prepared.reserve]
     if len({event.uid for event in events}) < len(events):
-        raise BadInput(
-            f"prepare of {definition.name}", "reserved an event twice", "Reserve it once"
-        )
+        raise BadInput(f"{definition.name}.prepare", "reserved an event twice", "Reserve it once")
     if len(events) > MAX_RESERVED:
         raise BadInput(
-            f"prepare of {definition.name}",
+            f"{definition.name}.prepare",
             f"reserved {len(events):,} events, but one run may reserve {MAX_RESERVED:,}",
             "Reserve fewer: the consumer runs again for the rest.",
         )
@@ -205,7 +203,7 @@ def stored_preparation(
 def _reserved(definition: ConsumerDefinition, event: Any) -> StoredEvent:
     if not isinstance(event, Event) or not event.uid:
         raise BadInput(
-            f"prepare of {definition.name}",
+            f"{definition.name}.prepare",
             f"reserved {event!r}, which did not come from peek() or get()",
             "Reserve the events that ctx.peek(...) returned.",
         )
@@ -222,7 +220,7 @@ def _wake_in(definition: ConsumerDefinition, wake_at: Any, now: Instant) -> Dura
         return duration(wake_at)
     if wake_at.tzinfo is None:
         raise BadInput(
-            f"wake_at of {definition.name}", f"{wake_at.isoformat()} has no time zone", "Add one."
+            f"wake_at={wake_at.isoformat()} of {definition.name}", "has no time zone", "Add one."
         )
     return (wake_at - _EPOCH) // timedelta(microseconds=1) - now
 

@@ -148,7 +148,7 @@ class Prepared(Generic[D]):
     Args:
         reserve: The events that this run handles; empty if there is nothing to do now.
         data: Anything that `mutate` and `next` need; it is stored.
-        title: A description of the change for people, shown in the effect ledger.
+        title: A human-readable description of the change, shown in the effect ledger.
         wake_at: When to run again even if no event arrives: a datetime with a time zone, or a
             duration from now. It replaces the previous wake time; None clears it.
 

@@ -84,7 +84,7 @@ class Programs:
             raise newer(f"run {run.id}", "kind", run.kind)
         kind, space, name = run.name.partition(" ")
         if run.kind != (kind if space and kind in _ELSEWHERE else RunKind.WORKFLOW):
-            fact = f"its name {run.name!r} does not fit its kind {run.kind!r}"
+            fact = f"its name {run.name!r} does not match its kind {run.kind!r}"
             raise UnreadableRow(f"run {run.id}", fact)
         if run.kind == RunKind.MAP:
             return self._chunk(name)

@@ -26,7 +26,7 @@ class Consumer(ABC, Generic[State, Data]):
 
     Example:
         >>> from onward.pipelines import Consumer, Pipeline, Prepared, PrepareContext
-        >>> def define() -> None:  # in your module it needs no function
+        >>> def define() -> None:  # in your module, no function is needed
         ...     shop = Pipeline("shop")
         ...     orders = shop.topic("orders", str)
         ...

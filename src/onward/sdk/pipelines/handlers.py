@@ -135,7 +135,7 @@ class DeclaredHandler(ABC):
         for part, annotation in self._stored()._asdict().items():
             if isinstance(annotation, Unresolved):
                 fact = f"annotates its {part} with {annotation.text!r}, which is not defined"
-                yield f"{self.what} {fact}. Import it, not only for type checking"
+                yield f"{self.what} {fact}. Import it outside `if TYPE_CHECKING`"
 
     def _attempt(self, check: Callable[[], object]) -> Iterator[str]:
         try:

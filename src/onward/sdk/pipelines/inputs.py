@@ -98,8 +98,8 @@ class Inputs:
 
         Args:
             id: The id of the input.
-            reason: Why, for the record.
-            by: Who decides; by default the user of this process.
+            reason: The reason, which is recorded with the skip.
+            by: The name of the operator; by default the user of this process.
 
         Raises:
             NotFound: there is no input with this id.

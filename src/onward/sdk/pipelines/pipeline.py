@@ -41,7 +41,7 @@ class Pipeline:
 
     Example:
         >>> from onward.pipelines import Pipeline, ProducerContext
-        >>> def define() -> Pipeline:  # in your module it needs no function
+        >>> def define() -> Pipeline:  # in your module, no function is needed
         ...     mail = Pipeline("mail-to-sheet")
         ...     received = mail.topic("mail.received", str)
         ...

@@ -49,7 +49,7 @@ class Pipelines:
             await self._engine.declare(each)
 
     async def list(self) -> Infos:
-        """Return all pipelines by name, with the state of their handlers."""
+        """Return all pipelines, sorted by name, with the state of their handlers."""
         return await self._engine.all()
 
     async def get(self, name: str) -> PipelineInfo:

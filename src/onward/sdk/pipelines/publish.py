@@ -33,7 +33,7 @@ async def publish(
 
     Raises:
         NotInBody: the caller is not the body of a workflow.
-        Unencodable: the payload does not fit the type of the topic.
+        Unencodable: the payload does not match the type of the topic.
 
     Example:
         >>> import onward

@@ -56,7 +56,7 @@ class PublishOperations:
         Raises:
             TopicFull: the topic is full.
             NotFound: there is no such topic.
-            Unencodable: the payload does not fit the type of the topic.
+            Unencodable: the payload does not match the type of the topic.
         """
         batch = self._batch(topic)
         batch.add(payload, id, key, input)
@@ -86,7 +86,7 @@ class PublishOperations:
         Raises:
             TopicFull: the topic is full.
             NotFound: there is no such topic.
-            Unencodable: a payload does not fit the type of the topic.
+            Unencodable: a payload does not match the type of the topic.
         """
         batch = self._batch(topic)
         for each in payloads:

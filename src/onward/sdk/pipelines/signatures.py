@@ -32,11 +32,8 @@ def call_problem(kind: HandlerKind, method: str, fn: Any) -> str | None:
     """Return why a producer, or a method of a consumer, cannot be called as it will be."""
     given = _PRODUCER if kind is HandlerKind.PRODUCER else METHODS[method]
     subject = f"has a method {method} that" if method else "is a function that"
-    wanted = f"{method or 'it'}({', '.join(given)})"
     if not callable(fn):
-        return (
-            f"has {fn!r} for {method or 'its function'}, which cannot be called. Write a function"
-        )
+        return f"has {fn!r} as {method or 'its function'}, which is not callable. Write a function"
     if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
         return f"{subject} yields. Return one value instead"
     if not inspect.iscoroutinefunction(fn):
@@ -45,5 +42,6 @@ def call_problem(kind: HandlerKind, method: str, fn: Any) -> str | None:
     try:
         signature.bind(*given)
     except TypeError:
-        return f"{subject} takes {signature}, but is called as {wanted}. Change its parameters"
+        wanted = ", ".join(given)
+        return f"{subject} takes {signature}, but is called with ({wanted}). Change its parameters"
     return None

@@ -44,7 +44,7 @@ class Topics:
         return self._opened.pipelines
 
     async def list(self) -> Infos:
-        """Return all topics by name, with their counts."""
+        """Return all topics, sorted by name, with their counts."""
         return await self._engine.topics()
 
     async def counts(self, topic: Topic[Any] | str) -> dict[str, dict[str, int]]:
@@ -92,7 +92,7 @@ class Topics:
             topic: The topic.
             ids: The ids of the events.
             consumer: The consumer that handles them again; by default, all consumers of the topic.
-            by: Who decides; by default the user of this process.
+            by: The name of the operator; by default the user of this process.
 
         Returns:
             How many deliveries are pending again: one for each event and consumer.
@@ -109,14 +109,14 @@ class Topics:
         consumer: str | None = None,
         by: str | None = None,
     ) -> int:
-        """Skip events that are pending: no consumer handles them.
+        """Skip pending events, so that no consumer handles them.
 
         Args:
             topic: The topic.
             ids: The ids of the events.
-            reason: Why, for the record.
-            consumer: The consumer that skips them; by default all consumers of the topic.
-            by: Who decides; by default the user of this process.
+            reason: The reason, which is recorded with the skip.
+            consumer: The consumer that skips them; by default, all consumers of the topic.
+            by: The name of the operator; by default the user of this process.
 
         Returns:
             How many deliveries were skipped: one for each event and consumer.

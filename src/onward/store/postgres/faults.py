@@ -109,7 +109,7 @@ def _from_server(
             return Unavailable(where, f"{fact}, though it worked before ({state})", advice)
         return StoreUnusable(where, fact, advice)
     if state == _LOCK_TIMEOUT:
-        return Contended(where, "has an open transaction that locks rows which this write needs")
+        return Contended(where, "has an open transaction that locks rows that this write needs")
     if state.startswith(_AGAIN) or state in _NOW:
         fact = _NOW.get(state, "cannot write now")
         return Unavailable(where, f"{fact} ({state} {type(error).__name__})")
