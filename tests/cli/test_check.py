@@ -169,7 +169,7 @@ def test_other_differences_are_found(
 def test_runs_of_other_code_are_left_out_and_counted(filled: str, process: Ask) -> None:
     answer = checked(process, filled, "async def other()", "async def another()")
     assert (answer.status, answer.out) == (0, "1 open run checked: it matches the code.\n")
-    assert answer.err == "Not checked: 1 of other: not defined by this code.\n"
+    assert answer.err == "Not checked: 1 run of other (not defined by this code).\n"
 
 
 def test_a_step_that_waiting_code_has_not_called_may_still_be_called(

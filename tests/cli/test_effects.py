@@ -186,7 +186,9 @@ def test_applied_without_a_result_is_refused_with_the_next_move(shop: str, ask: 
     charge = key(ask, "charge")
     answer = ask("effects", "resolve", charge, "applied", "--reason", "seen")
     assert answer.status == 2
-    assert "--result JSON, or --result null if the call returns nothing" in " ".join(answer.err.split())
+    assert "--result JSON, or --result null if the call returns nothing" in " ".join(
+        answer.err.split()
+    )
     assert ask("effects", "show", charge, "--json").thing["state"] == "indeterminate"
 
 

@@ -91,10 +91,10 @@ async def act_in_bulk(
         return DONE
     if not choice.waits:
         known = {"bulk": answer.run.id, "action": answer.action, "count": _count(answer)}
-        text = f"bulk {answer.action} {answer.run.id} was started for {_count(answer)} runs"
+        text = f"bulk {answer.action} {answer.run.id} was started: {_matches(answer)}"
         context.out.done(known, text)
         return DONE
-    context.out.say(f"Bulk {answer.action} {answer.run.id}: {_count(answer)} runs match.")
+    context.out.say(f"Bulk {answer.action} {answer.run.id}: {_matches(answer)}.")
     report = await _followed(context, answer.run, answer.count)
     _report(context, answer.run.id, report)
     return NO if report.refused else DONE
@@ -104,15 +104,17 @@ def _count(answer: BulkAnswer[Any]) -> int | str:
     return f"{answer.count}+" if answer.is_capped else answer.count
 
 
+def _matches(answer: BulkAnswer[Any]) -> str:
+    return "1 run matches" if _count(answer) == 1 else f"{_count(answer)} runs match"
+
+
 def _preview(context: CommandContext, answer: BulkAnswer[Any]) -> None:
     thing = {"action": answer.action, "count": answer.count, "is_capped": answer.is_capped}
     sample = [asdict(info) for info in answer.sample]
     if context.out.as_json:
         context.out.done(thing | {"sample": sample}, "")
         return
-    context.out.say(
-        f"Dry run of {answer.action}: {_count(answer)} runs match. Nothing was changed."
-    )
+    context.out.say(f"Dry run of {answer.action}: {_matches(answer)}. Nothing was changed.")
     rows = [
         (info.id, info.name, info.state, first_line(info.error), info.created_at)
         for info in answer.sample

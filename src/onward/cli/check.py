@@ -119,7 +119,8 @@ def _print(given: Given, checked: list[CheckedRun]) -> None:
             fact = "continues, but does not make these calls again"
         given.out.note(f"run {run.id} {fact}: {calls}")
     for (name, reason), count in skipped.items():
-        given.out.note(f"Not checked: {count} of {name}: {reason}.")
+        those = "1 run" if count == 1 else f"{count} runs"
+        given.out.note(f"Not checked: {those} of {name} ({reason}).")
     runs = "1 open run" if len(replayed) == 1 else f"{len(replayed)} open runs"
     if not misfits:
         fact = "it matches the code" if len(replayed) == 1 else "all match the code"

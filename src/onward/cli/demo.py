@@ -39,7 +39,7 @@ def add_demo(root: click.Group) -> None:
         "--keep", is_flag=True, help="Keep the code and the database, and print where they are."
     )
     def demo(given: Given, *, keep: bool) -> int:
-        """Take a one-minute tour, on a temporary file.
+        """Take a one-minute tour with a temporary database.
 
         Runs a small shop in a temporary folder. A worker is killed with SIGKILL in the middle of an
         order, and another continues it. Then a payment provider hangs up, and you see how an

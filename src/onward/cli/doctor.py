@@ -21,6 +21,7 @@ from onward.engine.health_findings import examine_file
 from onward.engine.migration import plan_migration
 from onward.engine.server_address import is_server
 from onward.errors import SchemaTooNew
+from onward.errors.root import count_text
 from onward.sdk.app import App
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ async def _examine(
     runs = sum(part.runs for part in parts)
     note = None
     if not all(part.is_all for part in parts):
-        note = f"Invariants were checked for {runs:,} runs. To check all runs: onward doctor --full"
+        checked = count_text(runs, "run")
+        note = f"Invariants were checked for {checked}. To check all runs: onward doctor --full"
     return found + conclude(parts), note
 
 

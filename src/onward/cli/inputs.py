@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onward.cli.command import DONE, command, for_each, group
+from onward.errors.root import count_text
 from onward.sdk.pipelines.inputs import STATES
 
 if TYPE_CHECKING:
@@ -129,10 +130,10 @@ async def skip(context: CommandContext, *, ids: tuple[str, ...], reason: str) ->
     async def one(input_id: str) -> bool:
         done = await context.app.inputs.skip(input_id, reason=reason)
         parts = [
-            f"{done.skipped:,} events skipped",
+            f"{count_text(done.skipped, 'event')} skipped",
             f"runs cancelled: {', '.join(done.cancelled)}" if done.cancelled else "",
             f"runs that will complete: {', '.join(done.completing)}" if done.completing else "",
-            f"{done.done:,} events had already been consumed" if done.done else "",
+            f"{count_text(done.done, 'event')} had already been consumed" if done.done else "",
         ]
         said = "; ".join(part for part in parts if part)
         context.out.done({"input": input_id, **asdict(done)}, f"{input_id}: {said}")

@@ -33,7 +33,7 @@ _expires = click.option(
 def keys() -> None:
     """Create, list, revoke and rotate API keys of a server.
 
-    A key belongs to one namespace, and its scopes determine what you can do there with the key.
+    A key belongs to one namespace, and its scopes determine what it allows there.
     """
 
 

@@ -39,7 +39,7 @@ async def create(context: CommandContext, *, name: str, title: str) -> int:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True)
 @click.option("--after", metavar="NAME", default="", help="Continue after this namespace.")
 async def list_namespaces(context: CommandContext, *, limit: int, after: str) -> int:
-    """List the namespaces of a server by name."""
+    """List the namespaces of a server, sorted by name."""
     found = await administration_of(context.engine).namespaces(limit=limit, after=after)
     context.out.things([asdict(info) for info in found], HEAD, [_row(info) for info in found])
     if not found:

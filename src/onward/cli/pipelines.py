@@ -41,7 +41,7 @@ _all = click.option(
 
 @command(pipelines, "list", example="onward pipelines list")
 async def list_pipelines(context: CommandContext) -> int:
-    """List pipelines, with what blocks them."""
+    """List pipelines, and what blocks them."""
     found = await context.app.pipelines.list()
     context.out.things([asdict(info) for info in found], HEAD, [row_of(info) for info in found])
     if not found:

@@ -55,7 +55,7 @@ def add_prune(root: click.Group) -> None:
         those with open children, and those that an existing run retries or was forked from.
 
         Expired rows are also deleted: old slots of schedules, results in the cache,
-        workers that left, ids of deleted runs, and keys of queues that only remember their rate.
+        workers that left, ids of deleted runs, and queue keys that are stored only for their rate.
         """
         rows = await _pruned(context, _keep(older_than, states), dry_run=dry_run)
         verb = "would be deleted" if dry_run else "were deleted"

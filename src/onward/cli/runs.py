@@ -185,7 +185,7 @@ async def fork(
     resend: bool,
     **asked: Any,
 ) -> int:
-    """Run again from a given step.
+    """Fork runs from a given step.
 
     A new run begins with the history before that step. The old run must have ended or be paused,
     unless you pass --new-id. Effects after that step are sent again, under new keys: --resend is
@@ -224,7 +224,7 @@ async def signal(  # noqa: PLR0913 - each is an option of the command
     json_value: str | None,
     message_id: str | None,
 ) -> int:
-    """Send a signal, with a value.
+    """Send a signal with a value to a run.
 
     VALUE is JSON (true, 42, '{"a": 1}') or, if it is not valid JSON, text: yes is text, 42 is a
     number, and --text 42 is text. The value must have the type that the workflow expects. Exits

@@ -103,7 +103,7 @@ async def list_schedules(context: CommandContext) -> int:
 @command(schedules, "show", example="onward schedules show nightly")
 @_name
 async def show_schedule(context: CommandContext, *, name: str) -> int:
-    """Show a schedule, its next slots and its last ones."""
+    """Show a schedule, with its next and last slots."""
     schedules = context.app.schedules
     info = await schedules.get(name)
     coming = [] if info.state == "parked" else await schedules.preview(name, 3)
@@ -229,7 +229,7 @@ async def pause(context: CommandContext, *, names: tuple[str, ...]) -> int:
 @command(schedules, "resume", example="onward schedules resume nightly")
 @_names
 async def resume(context: CommandContext, *, names: tuple[str, ...]) -> int:
-    """Resume paused or parked schedules from now on."""
+    """Resume paused or parked schedules, starting from now."""
     return await _change_each(context, names, context.app.schedules.resume)
 
 

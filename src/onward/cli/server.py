@@ -61,7 +61,7 @@ def add_server(root: click.Group) -> None:
         "--log-level", type=click.Choice(LEVELS), help="The lowest level to log. Default: info."
     )
     def server(given: Given, log_level: str | None, **options: Any) -> int:
-        """Serve remote apps and workers, until SIGTERM or Ctrl-C.
+        """Serve remote apps and workers until SIGTERM or Ctrl-C.
 
         They connect with App("onward://HOST:PORT"). The server also does the database maintenance:
         deadlines, schedules and retention. Any number of servers can share a Postgres database;

@@ -24,7 +24,7 @@ MAX_SHOWN = 80
 
 @group
 def topics() -> None:
-    """List topics, and look at, replay and skip their events."""
+    """List topics, and show, replay and skip their events."""
 
 
 _topic = click.argument("topic", metavar="TOPIC")
@@ -115,7 +115,7 @@ async def skip(
     reason: str,
     consumer: str | None,
 ) -> int:
-    """Skip pending events: they are not handled.
+    """Skip pending events, so that they are not handled.
 
     An event that a run has reserved is not skipped; cancel the run first. The exit status is 1 if
     no event was pending.

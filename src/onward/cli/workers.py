@@ -44,7 +44,7 @@ async def list_workers(context: CommandContext, *, gone: bool) -> int:
 @command(workers, "drain", example="onward workers drain web-1-4711-3f2a9c")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 async def drain(context: CommandContext, *, ids: tuple[str, ...]) -> int:
-    """Stop workers when their steps in progress have finished.
+    """Stop workers after their steps in progress have finished.
 
     A worker notices within about a second. It waits for steps in progress up to its --drain,
     releases its runs, and exits with 0. This command exits with 1 if a worker has already left.

@@ -20,6 +20,7 @@ from onward.engine.health_findings import DEFAULTS, Thresholds, examine_settings
 from onward.engine.pipelines.findings import pipeline_findings
 from onward.engine.report import held_back
 from onward.engine.why import full_workers
+from onward.errors.root import count_text
 from onward.store.invariants import Violation, check_page, check_some
 from onward.store.runs import ledger
 from onward.store.runs.worker_offer import late_runs
@@ -158,8 +159,8 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     if stale:
         yield Finding(
             "outbox",
-            f"{stale} messages or starts from your transactions have been undelivered for more "
-            f"than {show(limits.outbox)}",
+            "messages or starts from your transactions that have been undelivered for more than "
+            f"{show(limits.outbox)}: {stale}",
             "A running worker delivers them within a second",
             "Start a worker: onward worker MODULE",
         )
@@ -232,7 +233,7 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
             yield Finding(
                 "lease",
                 f"worker {worker} has not renewed its lease for {since}, but still has "
-                f"{running} runs",
+                f"{count_text(running, 'run')}",
                 "No live worker has taken them over",
                 "Start a worker that takes them: onward worker MODULE",
             )

@@ -46,7 +46,7 @@ class CallerTransaction:
         if on_conflict not in _CONFLICTS:
             raise BadInput(
                 f"on_conflict={on_conflict!r}",
-                "would change an existing run, and a start in your transaction can only insert",
+                "would change an existing run, but a start in your transaction only inserts rows",
                 f"Use {' or '.join(_CONFLICTS)}, or start the run with app.start",
             )
         started = await self._within.start(run)

@@ -61,6 +61,11 @@ class UserError(FieldError):
     code: ClassVar[str] = "user_error"
 
 
+def count_text(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless there is one."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 _COMMANDS = ("createdb", "onward", "pip")
 
 

@@ -330,7 +330,7 @@ class App(RunOperations, PublishOperations):
                 its runs. On SQLite, they notice at once that a process has ended.
             drain: How long a worker that stops waits for running steps.
             stall: When code has blocked the event loop for this long, other workers can continue
-                the runs of this one, except the run that blocks it.
+                this worker's runs, except the run that blocks it.
             stall_limit: When code has blocked the event loop for this long, the worker gives up
                 that run as well. This counts as a crash of the run; a run fails after five crashes
                 in a row.

@@ -176,7 +176,7 @@ class RunOperations:
         new_id: str | None = None,
         resend: bool = False,
     ) -> Run[Any]:
-        """Start a new run that keeps the history of a run before a step, and continues from there.
+        """Start a new run with the history of a run before a given step, and continue from there.
 
         Effects from that step on are sent again, with new keys.
 

@@ -195,11 +195,11 @@ class Schedules:
         end: datetime,
         dry_run: bool = False,  # noqa: FBT001, FBT002 - as one says it
     ) -> Slots:
-        """Start runs for slots that have passed without one, all at once.
+        """Start runs for past slots that have none, all at once.
 
         Args:
             name: The schedule.
-            start: The first time, with a time zone.
+            start: The start of the period, with a time zone.
             end: The end of the period; a slot at this time is not included.
             dry_run: Start nothing, and return what would be started.
 
@@ -221,7 +221,7 @@ class Schedules:
 
         Args:
             name: The schedule.
-            n: How many.
+            n: The number of slots.
             after: The time after which to begin; by default now.
         """
         if not 0 <= n <= 10_000:

@@ -226,8 +226,8 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
         queue: The queue whose workers may execute the step, in a separate run.
         tags: Only a worker with one of these tags executes the step.
         limit: How many calls of the step may run at the same time, across all workers.
-        cache: How long other runs may use the result of a call, instead of making it again. A
-            replay reads history, never the cache.
+        cache: How long other runs may use the result of a call, instead of making the call again.
+            A replay reads history, never the cache.
         cache_key: A function of the arguments that returns a string; calls with the same string
             share a result. By default, calls with equal arguments do.
         version: The version of a cached step. Change it with the code, so that older results are

@@ -117,7 +117,7 @@ def _read(files: CertificateFiles) -> grpc.ServerCertificateConfiguration:
         except ssl.SSLError as error:
             raise BadInput(
                 f"--client-ca {files.client_ca}",
-                f"contains no certificate of an authority ({_reason(error)})",
+                f"contains no CA certificate ({_reason(error)})",
                 "Pass a PEM file",
             ) from None
     return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)

@@ -160,7 +160,8 @@ EVENTS: dict[str, LogEvent] = dict(
             "schedule",
             _ERROR,
             "schedule error",
-            "it starts no runs until you fix it; run: onward schedules update, or resume",
+            "it starts no runs until you fix it; run: onward schedules update, or onward schedules"
+            " resume",
         ),
         _event(
             "pipeline.unread",
@@ -174,7 +175,8 @@ EVENTS: dict[str, LogEvent] = dict(
             "pipeline",
             _WARNING,
             "pipeline error",
-            "this process already raised an error about it, so the worker does not serve it",
+            "this process already raised an error about this pipeline, so the worker does not serve"
+            " it",
         ),
         _event(
             "handler.wake_clamped",
@@ -281,7 +283,13 @@ EVENTS: dict[str, LogEvent] = dict(
             "count",
             "the app closed before on_attention was called",
         ),
-        _event("telemetry.failed", "telemetry", _ERROR, "call error where", "logged once"),
+        _event(
+            "telemetry.failed",
+            "telemetry",
+            _ERROR,
+            "call error where",
+            "further errors of this call are not logged",
+        ),
         _event("server.certificates_read", "server", _INFO, "file"),
         _event(
             "server.certificates_kept",

@@ -34,8 +34,8 @@ def armed(
 ) -> Iterator[Armed]:
     """Call `action` when the code reaches the failpoint while the block runs.
 
-    If the block ends before the code reaches the failpoint, it fails, because it has tested
-    nothing.
+    If the block ends before the code reaches the failpoint, the test fails, because it has
+    tested nothing.
 
     Args:
         name: A name from `FAILPOINTS`.

@@ -156,7 +156,7 @@ async def test_an_edit_that_would_leave_a_gap_is_refused(world: World, cut: str)
     )
 
     assert (followed.fate, followed.why) == (
-        "refused", f"it has no position {cut} that could be edited",
+        "refused", f"its history has no position {cut} to edit",
     )  # fmt: skip
     assert await all_rows(world) == before
 

@@ -77,7 +77,7 @@ async def test_a_topic_that_is_full_takes_no_more_events(world: World) -> None:
     pipelines = LocalPipelines(store)
     await pipelines.publish([an_event("1"), an_event("2")])
 
-    with pytest.raises(TopicFull, match="2 events are pending"):
+    with pytest.raises(TopicFull, match="2 pending events"):
         await pipelines.publish([an_event("3")])
 
     assert len(await peeked(store)) == 2

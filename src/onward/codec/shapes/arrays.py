@@ -14,6 +14,7 @@ from onward.codec.shapes.refusal import (
     mismatch,
 )
 from onward.codec.shapes.shape import Kind, Shape
+from onward.errors.root import count_text
 
 _LIST: Final = frozenset({Kind.LIST})
 
@@ -113,7 +114,7 @@ class Fixed(Shape):
             raise mismatch(value, self.name)
         if len(value) != len(self._items):
             raise ValueRefused(
-                f"has {len(value)} items, but its annotation is {self.name}",
+                f"has {count_text(len(value), 'item')}, but its annotation is {self.name}",
                 "Pass exactly what the annotation says, or change the annotation.",
             )
         if depth >= MAX_DEPTH:
@@ -131,7 +132,7 @@ class Fixed(Shape):
         if type(data) is not list:
             raise misfit(data, self.name)
         if len(data) != len(self._items):
-            raise Misfit(f"has {len(data)} items, not {len(self._items)}")
+            raise Misfit(f"has {count_text(len(data), 'item')}, not {len(self._items)}")
         lifted: list[Any] = []
         try:
             for shape, item in zip(self._items, data, strict=True):

@@ -238,7 +238,7 @@ def _judged(effect: LedgerEntry, fact: Judged, terms: Terms, now: Instant) -> De
     if effect.state in (EffectState.PLANNED, EffectState.FAILED):
         if fact.verdict is Verdict.SKIP:
             return Moved(changed(effect, state=EffectState.SKIPPED, due=None))
-        return Refused(f"it is {effect.state}: its outcome is not uncertain")
+        return Refused(f"it is {effect.state}, so its outcome is not uncertain")
     opens = _proof_opens(effect, now)
     if effect.state is EffectState.IN_FLIGHT and opens is not None:
         return Refused(f"the call may be in progress until {instant_text(opens)}", until=opens)

@@ -6,6 +6,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from onward.engine.finding import Finding, count_of, some_of
+from onward.errors.root import count_text
 from onward.store.pipelines.overview import blocked_handlers, counts
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ async def pipeline_findings(store: Store) -> AsyncIterator[Finding]:
     for handler, run, count in lost:
         yield Finding(
             "reservation",
-            f"{count} events of {handler} are reserved by run {run}, which is gone or was replaced",
+            f"{handler} has {count_text(count, 'event')} reserved by run {run}, which is gone or "
+            "was replaced",
             "No run handles them. The rows were changed by hand, or this is a bug in Onward",
             f"onward runs show {quote(run)}; please report it",
         )
@@ -56,8 +58,8 @@ async def _unconsumed(store: Store) -> AsyncIterator[Finding]:
     for topic, handler, pending in await store.read(removed):
         yield Finding(
             "removed_consumer",
-            f"{pending} events of topic {topic} are pending for {handler}, which the code no "
-            "longer declares",
+            f"{handler} has {count_text(pending, 'pending event')} of topic {topic}, but the code "
+            "no longer declares it",
             "No run handles them, and the inputs that caused them stay pending",
             f"Declare the consumer again, or: onward topics skip {quote(topic)} ID "
             f"--consumer {quote(handler)}",

@@ -10,6 +10,7 @@ from onward.engine.pipeline_engine import STALE_AFTER
 from onward.engine.pipelines import events, inputs, reading
 from onward.engine.pipelines.declaring import declare
 from onward.errors import PipelineBlocked, TopicFull
+from onward.errors.root import count_text
 from onward.model.following import Following
 from onward.store.hints import PIPELINES
 from onward.store.pipelines import operating
@@ -51,7 +52,8 @@ class LocalPipelines:
         topics = {event.topic for event in events}
         for full in await self._store.read(lambda tx: full_topics(tx, topics)):
             age = show(full.oldest // SECOND * SECOND)
-            fact = f"{full.pending:,} events are pending, the oldest for {age}"
+            waiting = count_text(full.pending, "pending event")
+            fact = f"it has {waiting}, and the oldest has been pending for {age}"
             raise TopicFull(full.topic, fact)
         answer = await self._store.write(lambda tx: publish(tx, events, inputs, None))
         if answer.handlers:

@@ -10,6 +10,7 @@ from onward.core.handler import REPAIR_BUDGET, HandlerKind, may_try_code
 from onward.engine.display import shown_time, shown_time_or_none
 from onward.engine.pipelines.views import HandlerInfo, PipelineInfo
 from onward.errors import NotFound
+from onward.errors.root import count_text
 from onward.store.pipelines.overview import Overview, busiest_keys, overview
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _removed(row: HandlerOverview) -> tuple[str, str]:
     if not row.pending:
         return "", ""
     return (
-        f"the code no longer declares it; {row.pending} events are pending for it",
+        f"the code no longer declares it, but it has {count_text(row.pending, 'pending event')}",
         f"Declare it again, or skip them: onward topics skip TOPIC ID --consumer {row.handler}",
     )
 

@@ -12,11 +12,12 @@ from onward.codec.payload import JSON
 from onward.core.delivery import NEXT, PREPARE
 from onward.core.effect import consumer_origin
 from onward.core.handler import clamp_wake
-from onward.core.instant import SECOND, duration
+from onward.core.instant import SECOND, duration, show
 from onward.core.retry import Retry
 from onward.engine.display import shown_time
 from onward.engine.payloads import pack, unpack
 from onward.errors import BadInput, TopicFull
+from onward.errors.root import count_text
 from onward.model.pipelines import Completion, PipelineWrite, Preparation, Reservation
 from onward.runtime.body.calls import StepCall
 from onward.runtime.definition import StepDefinition
@@ -277,8 +278,9 @@ def _encoded(state: Any, annotation: Any) -> bytes | None:
 async def _finished(ctx: _Publishing, done: Completion, reads: HandlerReads) -> PhaseResult:
     limited = {event.topic for event in ctx.published}
     for full in await reads.full_topics(sorted(limited)) if limited else ():
-        oldest = timedelta(microseconds=full.oldest)
-        fact = f"{full.pending:,} events are pending, the oldest for {oldest}"
+        age = show(full.oldest // SECOND * SECOND)
+        waiting = count_text(full.pending, "pending event")
+        fact = f"it has {waiting}, and the oldest has been pending for {age}"
         raise TopicFull(full.topic, fact)
     inputs, published = tuple(ctx.inputs.values()), tuple(ctx.published)
     write = PipelineWrite(ctx.handler, ctx.key, None, done, inputs, published)

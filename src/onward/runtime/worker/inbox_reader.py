@@ -7,6 +7,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from onward.errors import LeaseLost, NotFound, UnreadableRow
+from onward.errors.root import count_text
 from onward.runtime.worker.outage import AWAY
 
 if TYPE_CHECKING:
@@ -104,6 +105,6 @@ class InboxReader:
             return None
         row, fact = (
             f"message {seen} of run {execution.uid}",
-            f"its run has received {counted} messages",
+            f"its run has received {count_text(counted, 'message')}",
         )
         return UnreadableRow(row, f"its number is too high: {fact}")

@@ -105,7 +105,7 @@ async def _refusal(tx: Tx, wish: Following, old: RunRow, *, is_leased: bool) -> 
     if not isinstance(decision, Moved):
         return Followed(None, "refused", old.state, decision.why)
     if wish.edited is not None and not 1 <= (wish.cut or 0) <= await last_position(tx, old.uid) + 1:
-        why = f"it has no position {wish.cut} that could be edited"
+        why = f"its history has no position {wish.cut} to edit"
         return Followed(None, "refused", old.state, why)
     sent = await _sent_again(tx, wish) if wish.link == Link.FORK and not wish.resends else ""
     return Followed(None, "resends", old.state, sent) if sent else None

@@ -40,14 +40,16 @@ class CommitLog:
         """
         content = _content(commit)
         if self._numbers.setdefault(commit.no, content) != content:
-            raise RuleBroken("commit-numbers", f"the commit {commit.no} has changed")
+            raise RuleBroken(
+                "commit-numbers", f"number {commit.no} was used for two different commits"
+            )
         if stream.numbers and commit.no <= stream.numbers[-1]:
-            fact = f"the commit {commit.no} came after {stream.numbers[-1]}"
+            fact = f"commit {commit.no} came after commit {stream.numbers[-1]}"
             raise RuleBroken("commit-numbers", fact)
         stream.numbers.append(commit.no)
         sent = self._sent.setdefault(content, SentCommit(commit.run, commit.fence))
         if sent.is_answered:
-            raise RuleBroken("resend", f"the commit {commit.no} came again after its answer")
+            raise RuleBroken("resend", f"commit {commit.no} was sent again after its answer")
         if owned.get(commit.run) == commit.fence:
             self._check_order(stream, sent)
         stream.commits.append(sent)
@@ -60,7 +62,7 @@ class CommitLog:
                 return
             is_same = (each.run, each.fence) == (commit.run, commit.fence)
             if is_same and not each.is_answered and each not in stream.commits:
-                fact = "a commit came before an earlier one of its run that was not answered"
+                fact = "a commit overtook an earlier, unanswered commit of its run"
                 raise RuleBroken("resend", fact)
 
     def note_answer(self, reply: Any) -> None:

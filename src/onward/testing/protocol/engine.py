@@ -232,24 +232,29 @@ class ScriptedEngine:
 
     def _check_crashes(self, run: PlayedRun, commit: Any) -> None:
         if run.must_clear_crashes and not commit.HasField("move"):
-            raise RuleBroken("crashes", f"the first commit of {run.name} keeps its crashes")
+            raise RuleBroken(
+                "crashes", f"the first commit of {run.name} does not reset its crash count"
+            )
         run.must_clear_crashes, run.crashes = False, 0
 
     # --- records ---------------------------------------------------------------------------------
 
     def _record(self, run: PlayedRun, commit: Any, record: Any) -> None:
-        what = f"the record {record.identity!r} of {run.name}"
+        what = f"record {record.identity!r} of {run.name}"
         if not record.identity or record.attempt < 1:
-            raise RuleBroken("identities", f"{what} has the attempt {record.attempt}")
+            raise RuleBroken("identities", f"{what} has attempt {record.attempt}")
         if record.kind not in set(RecordKind) or record.state not in set(RecordState):
-            raise RuleBroken("identities", f"{what} is {record.kind!r} and {record.state!r}")
+            raise RuleBroken(
+                "identities", f"{what} has kind {record.kind!r} and state {record.state!r}"
+            )
         before = [row for (identity, _), row in run.records.items() if identity == record.identity]
         if any(row.HasField("seq") for row in before):
             raise RuleBroken("closed-once", f"{what} is recorded again")
         self._check_attempt(record, before, what)
         if record.HasField("seq"):
             if record.seq != run.seq + 1:
-                raise RuleBroken("positions", f"{what} has {record.seq} after {run.seq}")
+                fact = f"{what} has position {record.seq} after position {run.seq}"
+                raise RuleBroken("positions", fact)
             run.seq = record.seq
         self._check_content(record, what)
         self._check_open(commit, record, what)
@@ -258,10 +263,10 @@ class ScriptedEngine:
     def _check_attempt(self, record: Any, before: list[Any], what: str) -> None:
         is_failed_try = record.state == RecordState.FAILED and not record.HasField("seq")
         if is_failed_try and not (record.HasField("due_in") and record.HasField("error")):
-            raise RuleBroken("retries", f"{what} is a failed attempt without due_in and error")
+            raise RuleBroken("retries", f"{what} is a failed attempt without due_in or error")
         closed = [row for row in before if row.state != RecordState.OPEN]
         if record.kind == RecordKind.STEP and closed and record.attempt != len(closed) + 1:
-            raise RuleBroken("retries", f"{what} has the attempt {record.attempt}")
+            raise RuleBroken("retries", f"{what} has attempt {record.attempt}")
         is_closed = record.state in _CLOSED and not is_failed_try
         if is_closed != record.HasField("seq") and record.kind != RecordKind.NOTE:
             raise RuleBroken("positions", f"{what} is {record.state} with seq={record.seq}")
@@ -273,7 +278,7 @@ class ScriptedEngine:
             self.check_error(record.error, what)
         is_known = record.kind == RecordKind.STEP and record.name in self.known_args
         if is_known and record.args_hash not in self.known_args[record.name]:
-            raise RuleBroken("fingerprints", f"{what} has the args_hash {record.args_hash!r}")
+            raise RuleBroken("fingerprints", f"{what} has args_hash {record.args_hash!r}")
 
     def check_error(self, payload: bytes, what: str) -> Any:
         """Return a stored error."""
@@ -317,7 +322,7 @@ class ScriptedEngine:
         if not is_uid(start.uid) or not start.id:
             raise RuleBroken("children", f"{what} has uid {start.uid!r} and id {start.id!r}")
         if start.parent != run.uid or not start.parent_identity:
-            raise RuleBroken("children", f"{what} has the parent {start.parent!r}")
+            raise RuleBroken("children", f"{what} has parent {start.parent!r}")
         opened = [row for row in commit.records if row.identity == start.parent_identity]
         if not opened or unpacked(opened[0].payload, what)["uid"] != start.uid:
             raise RuleBroken("children", f"no open record of this commit names {what}")
@@ -333,12 +338,13 @@ class ScriptedEngine:
     def _move(self, run: PlayedRun, move: Any) -> None:
         what = f"the move of {run.name} to {move.state!r}"
         if move.state not in set(RunState):
-            raise RuleBroken("ends", f"{what} is unknown")
+            raise RuleBroken("ends", f"{what} names an unknown state")
         if move.seq != run.seq:
-            raise RuleBroken("move-position", f"{what} says {move.seq}, history has {run.seq}")
+            fact = f"{what} names position {move.seq}, but history ends at {run.seq}"
+            raise RuleBroken("move-position", fact)
         if move.state in (RunState.WAITING, RunState.PAUSED):
             if not move.HasField("seen"):
-                raise RuleBroken("seen", f"{what} does not say what the run has seen")
+                raise RuleBroken("seen", f"{what} does not say which messages the run has seen")
             self._check_due(run, move, what)
         self._check_outcome(move, what)
         run.state, run.reason = move.state, move.reason or None
@@ -367,4 +373,4 @@ class ScriptedEngine:
         due = min((row.due for row in latest.values()), default=None)
         is_stopping = bool(run.of_kind(RecordKind.CANCEL))
         if due is not None and not is_stopping and (not move.HasField("due") or move.due != due):
-            raise RuleBroken("park-due", f"{what} is due at {move.due}, its waits at {due}")
+            raise RuleBroken("park-due", f"{what} is due at {move.due}, but its waits at {due}")

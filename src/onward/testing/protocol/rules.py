@@ -43,7 +43,7 @@ RULES = {
     "lost": "After the fate `lost`, nothing more is written to the run with that fence.",
     "refused": "A refused commit is not sent again; its run ends or is dropped.",
     "reconnect": "After a broken stream a worker reconnects with its id, runs and fences.",
-    "resend": "What was not answered is resent, unchanged and in order; nothing else is.",
+    "resend": "Unanswered requests are resent, unchanged and in order; nothing else is resent.",
     "lost-claims": "After an unanswered claim, an audit lists the runs that the worker knows.",
     "lease-lost": "A worker without a lease forgets its runs and joins under a new id.",
     "duplicates": "A duplicate answer has no effect.",

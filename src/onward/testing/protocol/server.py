@@ -231,7 +231,7 @@ class ScriptedServer:
         if self.faults.is_lease_lost and hello.is_reconnect:
             self.faults.is_lease_lost = False
             problem = messages.Problem(
-                code="lease_lost", message="the lease is lost", fields=b'{"run":"","what":"lease"}'
+                code="lease_lost", message="the lease was lost", fields=b'{"run":"","what":"lease"}'
             )
             self._put(stream, messages.Response(id=1, problem=problem))
             return
@@ -388,7 +388,7 @@ class ScriptedServer:
     def _check_told(self, commit: Any) -> None:
         told = self._told_lost.get((commit.run, commit.fence))
         if told is not None and asyncio.get_running_loop().time() - told > 0.2:
-            raise RuleBroken("lost", "a commit came for a run after the fate `lost`")
+            raise RuleBroken("lost", "a commit for a run came after the fate `lost`")
 
     # --- the rest --------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class World:
         if not self._has_joined:
             fact = f"the worker has not joined after {JOIN_SECONDS:g} s"
             if ended.done():
-                fact = f"the worker ended with status {ended.result()}"
+                fact = f"the worker exited with status {ended.result()}"
             raise RuleBroken("hello-first", fact)
 
     @property

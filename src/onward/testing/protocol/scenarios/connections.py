@@ -25,7 +25,7 @@ async def _reconnected(world: World, rule: str = "reconnect") -> None:
     count = len(server.streams)
     server.cut()
     await world.until(
-        lambda: len(server.streams) > count and server.is_connected(), rule, "it does not come back"
+        lambda: len(server.streams) > count and server.is_connected(), rule, "it did not reconnect"
     )
     hello = server.stream.hello
     world.expect(rule, hello.is_reconnect, "its Hello says that it is new")
@@ -63,7 +63,7 @@ async def a_goodbye(world: World) -> None:
     count = len(world.server.streams)
     world.server.say_goodbye()
     await world.until(
-        lambda: len(world.server.streams) > count, "reconnect", "it does not come back"
+        lambda: len(world.server.streams) > count, "reconnect", "it did not reconnect"
     )
     await world.over(world.start("sum", {"numbers": [1]}), "reconnect")
 
@@ -147,7 +147,7 @@ async def time_passes(world: World) -> None:
         )
         world.expect("renew", not run.closed, "no renewal while it was busy")
     names = {(each.worker, each.length) for each in server.renewals}
-    world.expect("renew", names <= {(server.worker, lease)}, f"it renews {names}")
+    world.expect("renew", names <= {(server.worker, lease)}, f"it renewed {names}")
     await world.over(run)
     pings = server.count("ping")
     await asyncio.sleep(PING_SECONDS)
@@ -157,8 +157,8 @@ async def time_passes(world: World) -> None:
 
 async def _ends(world: World, rule: str) -> None:
     ends = await world.exited(DRAIN_SECONDS)
-    world.expect(rule, ends, f"the process lives after {DRAIN_SECONDS:g} s")
-    world.expect(rule, len(world.server.left) == 1, f"{len(world.server.left)} times it left")
+    world.expect(rule, ends, f"the process was still running after {DRAIN_SECONDS:g} s")
+    world.expect(rule, len(world.server.left) == 1, f"it left {len(world.server.left)} times")
 
 
 async def a_drain(world: World) -> None:
@@ -181,7 +181,7 @@ async def a_sigterm(world: World) -> None:
     await _ends(world, "drain")
     world.expect("drain", run.state == RunState.READY, f"its run is {run.state}")
     world.expect("drain", len(run.closed) == 1, f"{len(run.closed)} steps were recorded")
-    world.expect("drain", world.server.count("claim") == claims, "it claims while it drains")
+    world.expect("drain", world.server.count("claim") == claims, "it claimed runs while draining")
 
 
 CONNECTIONS = by_name(

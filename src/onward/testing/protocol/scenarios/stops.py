@@ -89,7 +89,9 @@ async def a_forced_end(world: World) -> None:
     await is_running(world, run)
     world.engine.take_away(run)
     world.server.tell(run.uid)
-    await world.until(lambda: world.server.count("owned") > 0, "news", "it asks for no owner")
+    await world.until(
+        lambda: world.server.count("owned") > 0, "news", "it did not ask for the owner"
+    )
     await world.quiet()
     world.engine.send(run, "signal", "approval", packed("late"))
     commits = world.server.count("commits")
