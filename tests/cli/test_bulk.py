@@ -108,7 +108,7 @@ def test_a_bulk_action_can_be_left_to_itself(db: str, ask: Ask) -> None:
     answer = ask("runs", "retry", "--all", "--no-wait", "--bulk-id", "fix-1", "--json")
     assert answer.thing == {"bulk": "fix-1", "action": "retry", "count": 4}
     again = ask("runs", "retry", "--all", "--no-wait", "--bulk-id", "fix-1")
-    assert again.out == "bulk retry fix-1 was started for 4 runs\n"
+    assert again.out == "bulk retry fix-1 was started: 4 runs match\n"
     assert len(ask("runs", "list", "--name", "onward.bulk", "--json").things) == 1
 
 

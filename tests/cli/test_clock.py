@@ -177,7 +177,7 @@ def test_waits_that_a_step_made_longer_are_shown_and_end_when_they_were_first_du
     again = ask("clock", "--accept", "--json", "--db", path)
 
     assert "extended by 1d, because the clock was set forward" in shown
-    assert answer.out == "Waits that were extended by 1d now end when they were first due.\n"
+    assert answer.out == "Waits that were extended by 1d now end when they were originally due.\n"
     assert json.loads(again.out) == {"accepted_seconds": 0}
     assert longer is not None
     assert asyncio.run(due()) == longer - DAY

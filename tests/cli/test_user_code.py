@@ -139,7 +139,7 @@ def test_a_module_without_workflows_is_refused(process: Ask, tmp_path: Path) -> 
     write(tmp_path, "m.py", "from onward import App\napp = App('a.db')")
     answer = process("worker", "m")
     assert answer.status == 2
-    assert "defines no workflow or pipeline and imports none. Import the modules" in answer.err
+    assert "defines no workflow or pipeline and imports none. In that module, import" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ export function microseconds(given) {
   if (typeof given === 'number' && Number.isFinite(given) && given >= 0) return Math.round(given * SECOND);
   const length = typeof given === 'string' ? parsed(given.trim()) : null;
   if (length === null) {
-    throw new BadInput(`duration ${JSON.stringify(given)}`, 'is not valid', "Write seconds, or '1h 30m'.");
+    throw new BadInput(`duration ${JSON.stringify(given)}`, 'is not valid', "Pass seconds, or a string such as '1h 30m'.");
   }
   return length;
 }

@@ -49,7 +49,7 @@ def add_clock(root: click.Group) -> None:
 
         When the clock is set forward while workers run, waits keep their length, so their due times
         move. If the skipped time really passed, for example because a virtual machine was paused,
-        use --accept: waits then end when they were first due.
+        use --accept: waits then end when they were originally due.
         """
         if accept:
             return await _accept(context)
@@ -81,7 +81,9 @@ async def _accept(context: CommandContext) -> int:
     added = await context.engine.accept_steps()
     text = "No waits were extended when the clock was set forward."
     if added:
-        text = f"Waits that were extended by {_rounded(added)} now end when they were first due."
+        text = (
+            f"Waits that were extended by {_rounded(added)} now end when they were originally due."
+        )
     context.out.done({"accepted_seconds": added / SECOND}, text)
     return DONE
 

@@ -42,9 +42,7 @@ def add_server(root: click.Group) -> None:
         help=f"The address to listen on; port 0 selects a free port. Default: {DEFAULT_ADDRESS}.",
     )
     @click.option(
-        "--tls-cert",
-        metavar="FILE",
-        help="The server's certificate, followed by any intermediate certificates.",
+        "--tls-cert", metavar="FILE", help="The server's certificate, followed by intermediates."
     )
     @click.option("--tls-key", metavar="FILE", help="The private key of the certificate.")
     @click.option(

@@ -44,20 +44,13 @@ def add_start(root: click.Group) -> None:
         metavar="ID",
         help="Your id for the run; a second start returns the same run.",
     )
+    @click.option("--queue", metavar="NAME", help="The queue. Default: the workflow's, or default.")
     @click.option(
-        "--queue", metavar="NAME", help="The queue. Default: the queue of the workflow, or default."
-    )
-    @click.option(
-        "--priority",
-        type=int,
-        metavar="N",
-        help="Runs with a higher priority start first. Default: 0.",
+        "--priority", type=int, metavar="N", help="Higher values start first. Default: 0."
     )
     @click.option("--tag", "tags", metavar="TAG", multiple=True, help="A tag; may be repeated.")
     @click.option("--delay", metavar="DURATION", help="How long to wait before the run starts.")
-    @click.option(
-        "--module", metavar="MODULE", help="A module of your code to check the arguments against."
-    )
+    @click.option("--module", metavar="MODULE", help="Your module, to check the arguments against.")
     @click.option(
         "--wait", is_flag=True, help="Wait until the run has ended, and print its result."
     )

@@ -114,7 +114,7 @@ def _invariant(violations: Sequence[Violation]) -> Finding:
         "limbo" if name == _LIMBO else "invariant",
         f"{name} is violated by {some_of(subjects)}: {rule}",
         "The rows were changed by hand or restored in part, or this is a bug in Onward",
-        f"onward runs show {subjects[0]}; please report it",
+        f"Please report it, with the output of: onward runs show {subjects[0]}",
     )
 
 
@@ -203,7 +203,7 @@ def _unserved(found: Sequence[Unserved]) -> Finding:
         f"{count_of(found, 'run')} that no live worker can take: "
         f"{some_of([each.run.id for each in found])}",
         f"{stays}: {reasons}",
-        f"Start a worker that takes {them}; onward why {quote(found[0].run.id)}",
+        f"Start a worker that takes {them}. For details: onward why {quote(found[0].run.id)}",
     )
 
 

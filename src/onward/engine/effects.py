@@ -172,7 +172,9 @@ def _check_undecided(row: EffectRow) -> None:
         VerdictRefused: there is such a verdict.
     """
     if decision := _decision(row):
-        fact = f"it is already decided{decision}; pass version {row.version} to overrule that"
+        fact = (
+            f"it is already decided{decision}; pass version {row.version} to overrule the decision"
+        )
         raise VerdictRefused(row.key, fact)
 
 

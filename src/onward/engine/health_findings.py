@@ -92,7 +92,7 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
         yield Finding(
             "transaction",
             f"a transaction has been open for {since}",
-            "Vacuum cannot remove rows that were deleted since it began, so tables grow",
+            "Vacuum cannot remove rows deleted after the transaction began, so tables grow",
             "Find it in pg_stat_activity, and terminate it",
         )
 

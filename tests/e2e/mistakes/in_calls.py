@@ -108,7 +108,7 @@ asyncio.run(main())
     ),
     Mistake(
         "a sync call from a running loop",
-        ("would block the running event loop", "Await the async App"),
+        ("would block the running event loop", "Use the async App"),
         """
 @workflow
 async def order(number):

@@ -130,7 +130,7 @@ async def order(number):
     ),
     Mistake(
         "an app used after fork",
-        ("was forked", "Open an App in the new process"),
+        ("is a fork of it", "Open an App in the new process"),
         """
 import os
 

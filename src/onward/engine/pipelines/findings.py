@@ -27,7 +27,7 @@ async def pipeline_findings(store: Store) -> AsyncIterator[Finding]:
             f"{handler} has {count_text(count, 'event')} reserved by run {run}, which is gone or "
             "was replaced",
             "No run handles them. The rows were changed by hand, or this is a bug in Onward",
-            f"onward runs show {quote(run)}; please report it",
+            f"Please report it, with the output of: onward runs show {quote(run)}",
         )
     blocked = await store.read(blocked_handlers)
     if blocked:
@@ -36,7 +36,7 @@ async def pipeline_findings(store: Store) -> AsyncIterator[Finding]:
         yield Finding(
             "blocked",
             f"{count_of(names, 'pipeline handler')} blocked by a run that failed: {some_of(names)}",
-            "Its events wait until new code is deployed or an operator resumes the pipeline",
+            "The events wait until new code is deployed or an operator resumes the pipeline",
             f"onward why {quote(first)}; then onward pipelines resume {quote(blocked[0].pipeline)}",
         )
     async for finding in _unconsumed(store):
