@@ -154,4 +154,4 @@ def test_a_single_run_of_a_dead_worker_is_spoken_of_in_the_singular(url: str, as
     asyncio.run(abandon(url, 1))
     out = ask("doctor", "--db", url).out
     assert "  It cannot continue: its worker w-gone has not renewed its lease since " in out
-    assert "  Next: Start a worker that takes it; onward why order-0\n" in out
+    assert "  Next: Start a worker that takes it. For details: onward why order-0\n" in out

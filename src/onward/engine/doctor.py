@@ -234,8 +234,8 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
                 "lease",
                 f"worker {worker} has not renewed its lease for {since}, but still has "
                 f"{count_text(running, 'run')}",
-                "No live worker has taken them over",
-                "Start a worker that takes them: onward worker MODULE",
+                "No live worker has taken over",
+                "Start a worker that takes over: onward worker MODULE",
             )
     alive = [row for row in await store.workers() if row.is_alive and not row.draining]
     if len({row.version for row in alive}) > 1:

@@ -91,7 +91,7 @@ async def test_a_topic_whose_oldest_event_is_too_old_takes_no_more_events(world:
     await pipelines.publish([an_event("1")])
     world.clock.advance(HOUR + MINUTE)
 
-    with pytest.raises(TopicFull, match="the oldest for 1h1m"):
+    with pytest.raises(TopicFull, match="the oldest has been pending for 1h1m"):
         await pipelines.publish([an_event("2")])
 
 

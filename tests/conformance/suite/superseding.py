@@ -105,7 +105,7 @@ async def test_a_paused_run_fails_for_its_reason_when_it_is_followed(
 REFUSED: dict[str, tuple[Move | None, Following, str]] = {
     "reconciliation": (Move("paused", "reconciliation"), RETRY, "one of its effects is uncertain"),
     "paused by an operator": (Move("paused", "operator"), RETRY, "has not failed"),
-    "succeeded": (SUCCEEDED, RETRY, "it succeeded"),
+    "succeeded": (SUCCEEDED, RETRY, "it has succeeded"),
     "running": (None, RETRY, "it is running"),
     "waiting": (Move("waiting", due_in=MINUTE), RETRY, "it is waiting"),
     "replaced early": (Move("paused", "operator"), RETRY._replace(link="replaces"), "when it has"),

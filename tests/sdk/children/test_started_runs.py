@@ -239,7 +239,9 @@ async def test_a_run_that_another_run_started_is_found_by_its_id_but_not_awaited
 async def test_an_id_that_is_taken_may_be_a_conflict(app: App) -> None:
     async with app, app.worker():
         await app.run(give.options(id="shared"), 1)
-        assert await app.run(start_shared, "reject") == "conflict: it has succeeded"
+        assert (
+            await app.run(start_shared, "reject") == "conflict: the run with this id has succeeded"
+        )
         await until_idle(app)
 
 

@@ -179,7 +179,7 @@ def test_a_call_that_waits_while_another_thread_closes_raises(tmp_path: Path) ->
 
 async def test_a_thread_whose_event_loop_runs_is_refused() -> None:
     app = App(":memory:").sync()
-    with pytest.raises(WouldBlock, match=r"Await the async App.*asyncio\.to_thread"), app:
+    with pytest.raises(WouldBlock, match=r"Use the async App.*asyncio\.to_thread"), app:
         pytest.fail("it was opened")
 
 

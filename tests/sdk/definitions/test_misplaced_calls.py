@@ -107,7 +107,9 @@ async def test_a_run_that_is_not_to_be_retried_says_what_else_to_do(app: App) ->
         await app.run(idle.options(id="idle-1"))
         with pytest.raises(RunOver) as over:
             await app.retry("idle-1")
-        assert str(over.value) == ("run idle-1: it succeeded. Fork it to run a part of it again.")
+        assert str(over.value) == (
+            "run idle-1: it has succeeded. Fork it to run a part of it again."
+        )
 
 
 async def test_a_step_that_is_not_in_history_is_named_with_its_run(app: App) -> None:

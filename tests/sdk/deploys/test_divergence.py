@@ -258,7 +258,8 @@ async def test_a_parked_run_says_what_to_do_if_nothing_was_deployed(app: App) ->
         told = await parked(app, run, deployed(other_arguments))
 
         assert (
-            "If you fixed a file other than the workflow's: onward runs resume run\n"
+            "If you fixed a file other than the workflow's, resume the run: "
+            "onward runs resume run\n"
             "If you did not deploy anything, the body is not deterministic: use onward.now(), "
             "onward.random(), onward.uuid()."
         ) in told

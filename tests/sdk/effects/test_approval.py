@@ -122,7 +122,7 @@ async def test_an_approval_needs_a_reason_a_plan_and_the_version_that_was_seen(a
     async with working(app):
         run = await app.start(must_write)
         info = await effect_of(app, run, "planned")
-        with pytest.raises(BadInput, match="Give a reason"):
+        with pytest.raises(BadInput, match="Pass a reason"):
             await app.effects.approve(info.id, reason=" ")
         with pytest.raises(VerdictRefused, match="it has changed"):
             await app.effects.approve(info.id, reason="fine", version=info.version + 1)

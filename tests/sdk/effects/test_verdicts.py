@@ -296,7 +296,7 @@ async def test_a_verdict_needs_a_reason_and_an_effect(app: App) -> None:
     async with working(app):
         run = await app.start(pays, 7)
         info = await effect_of(app, run, "indeterminate")
-        with pytest.raises(BadInput, match="Give a reason"):
+        with pytest.raises(BadInput, match="Pass a reason"):
             await app.effects.resolve(info.id, "skip", reason="  ")
         with pytest.raises(BadInput, match="is not one of"):
             await app.effects.resolve(info.id, "maybe", reason="x")  # type: ignore[arg-type]

@@ -139,7 +139,7 @@ async def test_a_full_topic_refuses_publishers(app: App) -> None:
         await app.pipelines.declare(pipeline)
         await app.publish(words, "a", id="1")
         await app.publish(words, "b", id="2")
-        with pytest.raises(TopicFull, match="2 events"):
+        with pytest.raises(TopicFull, match="2 pending events"):
             await app.publish(words, "c", id="3")
 
 

@@ -67,10 +67,10 @@ async def test_an_id_that_looks_like_a_uid_is_refused(app: App) -> None:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("waiting", "it is waiting"),
-        ("paused", "it is paused"),
-        ("succeeded", "it has succeeded"),
-        ("cancelled", "it was cancelled"),
+        ("waiting", "the run with this id is waiting"),
+        ("paused", "the run with this id is paused"),
+        ("succeeded", "the run with this id has succeeded"),
+        ("cancelled", "the run with this id was cancelled"),
     ],
 )
 async def test_a_rejection_says_how_the_run_stands(app: App, state: str, words: str) -> None:

@@ -60,7 +60,7 @@ async def test_a_start_repeated_after_the_run_was_continued_is_the_same_start(ap
         again = await app.start(poll.options(id="p"), 0)
 
         assert again.uid == (await app.get("p")).uid != first.uid
-        with pytest.raises(Conflict, match="it is waiting"):
+        with pytest.raises(Conflict, match="the run with this id is waiting"):
             await app.start(poll.options(id="p", on_conflict="reject"), 0)
         with pytest.raises(Conflict, match="different arguments"):  # those of the newest
             await app.start(poll.options(id="p"), 1)

@@ -77,7 +77,7 @@ async def test_a_conflict_can_be_asked_for(app: App) -> None:
     async with app:
         await app.start(total.options(id="sum"), [1, 2])
 
-        with pytest.raises(Conflict, match="it is ready"):
+        with pytest.raises(Conflict, match="the run with this id is ready"):
             await app.start(total.options(id="sum", on_conflict="reject"), [1, 2])
 
 

@@ -143,9 +143,9 @@ async def test_a_conflict_is_an_error_and_the_transaction_continues(
                 await within.start(serve.options(id="table-1"), 2)
             with pytest.raises(Conflict, match="a different workflow"):
                 await within.start(collect_orders.options(id="table-1"), 1)
-            with pytest.raises(Conflict, match="it is ready"):
+            with pytest.raises(Conflict, match="the run with this id is ready"):
                 await within.start(serve.options(id="table-1", on_conflict="reject"), 1)
-            with pytest.raises(BadInput, match="can only insert"):
+            with pytest.raises(BadInput, match="only inserts rows"):
                 await within.start(serve.options(id="table-1", on_conflict="replace"), 1)
             with pytest.raises(NotFound, match="'missing'"):
                 await within.signal("missing", order, "soup")
