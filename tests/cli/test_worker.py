@@ -266,4 +266,4 @@ def test_a_worker_with_a_wrong_pipeline_ends_with_all_its_problems(tmp_path: Pat
     said = "".join(worker.log)
     assert "the pipelines of this process have 2 problems:" in said
     assert "- producer 'orders.poll': duration ''" in said
-    assert "- consumer 'orders.Ship' has publishes= but no method next" in said
+    assert "- consumer 'orders.Ship' has publishes= but no next method" in said

@@ -281,7 +281,7 @@ def _check_memory(definition: EffectDefinition) -> None:
         raise BadInput(
             what,
             "has both reconcile= and idempotency_window=, which cannot be combined",
-            "Keep idempotency_window= if the receiver deduplicates by key, otherwise reconcile=",
+            "Keep idempotency_window= if the receiver deduplicates by key; otherwise reconcile=",
         )
     if idempotency_window <= reach:
         raise BadInput(

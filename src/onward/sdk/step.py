@@ -159,7 +159,7 @@ class Step(Mappable[P, R], Generic[P, R]):
         if is_open_here() and step_now.get() is None:
             warnings.warn(
                 f"step {self.name!r} was called outside a workflow, so its result is not recorded. "
-                f"Call it in a workflow, or call {self.name}.fn if that is what you want.",
+                f"Call it in a workflow, or call {self.name}.fn for the plain function.",
                 RuntimeWarning,
                 stacklevel=3,
             )

@@ -116,8 +116,8 @@ class _Publishing(HandlerContext):
         if topic.name not in self._topics:
             declared = ", ".join(sorted(self._topics)) or "none"
             raise BadInput(
-                f"publishing to topic {topic.name!r}",
-                f"is not declared for {self.handler} (declared: {declared})",
+                f"topic {topic.name!r}",
+                f"is not in publishes= of {self.handler} (declared: {declared})",
                 "Add it to publishes=[...].",
             )
         if len(self.published) >= MAX_PUBLISHED:

@@ -182,7 +182,7 @@ def stored_preparation(
     if len(events) > MAX_RESERVED:
         raise BadInput(
             f"{definition.name}.prepare",
-            f"reserved {len(events):,} events, but one run may reserve {MAX_RESERVED:,}",
+            f"reserved {len(events):,} events, but one run may reserve at most {MAX_RESERVED:,}",
             "Reserve fewer: the consumer runs again for the rest.",
         )
     data = encode(prepared.data, path="data", annotation=definition.data)

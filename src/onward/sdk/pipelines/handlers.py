@@ -201,7 +201,7 @@ class DeclaredProducer(DeclaredHandler):
         if options.every is None and options.cron is None:
             yield f"{self.what} has no schedule. Pass every= or cron="
         elif options.every is not None and options.cron is not None:
-            yield f"{self.what} has both every= and cron=. Pass one of them"
+            yield f"{self.what} has both every= and cron=. Pass only one of them"
         else:
             yield from self._attempt(lambda: check_spec(self.schedule()))
         if not options.publishes:
@@ -251,9 +251,9 @@ class DeclaredConsumer(DeclaredHandler):
         if not options.subscribes:
             yield f"{self.what} subscribes to no topic. Pass subscribes=[...]"
         if "prepare" not in methods:
-            yield f"{self.what} has no method prepare. Add async def prepare(self, ctx, state)"
+            yield f"{self.what} has no prepare method. Add async def prepare(self, ctx, state)"
         if options.publishes and "next" not in methods:
-            fact = "has publishes= but no method next, and only next can publish"
+            fact = "has publishes= but no next method, and only next can publish"
             yield f"{self.what} {fact}. Add next, or leave out publishes="
         if options.start not in STARTS:
             yield f'{self.what} has start={options.start!r}. Use "now" or "earliest"'

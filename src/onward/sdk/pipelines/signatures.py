@@ -31,7 +31,7 @@ def method_of(kind: Any, name: str) -> Callable[..., Any] | None:
 def call_problem(kind: HandlerKind, method: str, fn: Any) -> str | None:
     """Return why a producer, or a method of a consumer, cannot be called as it will be."""
     given = _PRODUCER if kind is HandlerKind.PRODUCER else METHODS[method]
-    subject = f"has a method {method} that" if method else "is a function that"
+    subject = f"has a {method} method that" if method else "is a function that"
     if not callable(fn):
         return f"has {fn!r} as {method or 'its function'}, which is not callable. Write a function"
     if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
