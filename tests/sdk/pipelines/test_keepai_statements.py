@@ -122,7 +122,7 @@ async def test_a_preparation_reserves_at_most_a_thousand_events_of_its_own(memor
     with pytest.raises(BadInput, match="reserved an event twice"):
         await prepare(reader, {words: ["a"]})
     reader.choose = too_many
-    with pytest.raises(BadInput, match="one run may reserve 1,000"):
+    with pytest.raises(BadInput, match="one run may reserve at most 1,000"):
         await prepare(reader, {words: ["a"] * 1001})
 
 
@@ -200,7 +200,7 @@ async def test_a_producer_publishes_only_to_topics_that_it_declares(memory: App)
         ctx.publish(words if state is None else other, "a", id="1", key="k")
 
     assert (await produce(tell)).events == [PublishedEvent(words.name, "1", "a", "k")]
-    with pytest.raises(BadInput, match="is not declared"):
+    with pytest.raises(BadInput, match="is not in publishes="):
         await produce(tell, "wrong")
 
 
