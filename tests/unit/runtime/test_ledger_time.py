@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from onward.core.clock_steps import STEP
 from onward.core.effect import EffectState, LedgerEntry
+from onward.core.instant import DAY
+from onward.core.value import changed
 from onward.runtime.execution.ledger import _by_our_time
 
 ROW = LedgerEntry(EffectState.NEEDS_RECONCILE, settle_until=100, known_until=500, due=50)
@@ -31,3 +34,9 @@ def test_no_window_seems_over_and_no_key_known_that_is_not(
 
 def test_what_has_no_times_has_none_later() -> None:
     assert _by_our_time(LedgerEntry(), 90, 70, 80) == LedgerEntry()
+
+
+def test_a_step_of_the_clock_that_the_worker_has_yet_to_hear_of_is_not_added_twice() -> None:
+    seen = _by_our_time(changed(ROW, due=DAY + 50), 70, DAY + 70, DAY + 70)
+
+    assert seen.due == 50 + STEP  # the worker adds the step when it hears of it

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from onward.codec import decode_error, encode_error
+from onward.core.clock_steps import STEP
 from onward.core.decision import Moved
 from onward.core.effect import (
     FINAL,
@@ -382,10 +383,14 @@ def _by_our_time(
     Ours is ahead if the database's clock was set back, and behind by the time that this process was
     suspended between a reply and its arrival here. The database's time is between `earliest` and
     `latest` now. In every case no open window may seem closed, and no forgotten key known.
+
+    If the clock was set forward and this worker has not heard of that yet, the ledger counts the
+    step already, and the worker will add it to what it waits for.
     """
-    settle, known = effect.settle_until, effect.known_until
+    due, settle, known = effect.due, effect.settle_until, effect.known_until
     return changed(
         effect,
+        due=None if due is None else due - max(0, earliest - ours - STEP),
         settle_until=None if settle is None else settle + max(0, ours - earliest),
         known_until=None if known is None else known - max(0, latest - ours),
     )
