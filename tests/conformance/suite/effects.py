@@ -209,6 +209,23 @@ async def test_a_verdict_is_not_taken_for_what_the_owner_wrote_itself(world: Wor
     assert (row["version"], row["result"]) == (2, b"j7")
 
 
+async def test_a_write_with_another_approval_is_not_taken_for_a_repeated_one(world: World) -> None:
+    """Otherwise a server would take an effect for approved because its worker says so."""
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    plan = an_effect(run, 1, "planned")._replace(approved=0)
+    await worker.commit(run, attached=Attachments(effects=(plan,)))
+
+    again = await worker.commit(run, attached=Attachments(effects=(plan,)))
+    approved = plan._replace(approved=1)
+    other = await worker.commit(run, attached=Attachments(effects=(approved,)))
+
+    assert (again.fate, other.fate) == (Fate.DONE, Fate.BUSY)
+    row = await effect(worker.store, "key-a")
+    assert row is not None
+    assert (row.version, row.approved) == (1, 0)
+
+
 async def test_an_effect_nobody_intended_cannot_be_settled(world: World) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")

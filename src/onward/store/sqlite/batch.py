@@ -147,8 +147,8 @@ def _fits(row: EffectRow | None, effect: EffectWrite, run: str) -> bool:
         return True
     # What an operator wrote last is never ours, even if it says the same.
     is_judged = row.decided_at is not None and row.decided_at == row.updated_at
-    return not is_judged and (row.version, row.state, row.run) == (
-        effect.version, effect.state, run,
+    return not is_judged and (row.version, row.state, row.run, row.approved) == (
+        effect.version, effect.state, run, effect.approved,
     )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ effect AS (
 ), effect_fits AS (
     SELECT e.key, t.version = e.version - 1
            OR t.version = e.version AND t.state = e.state AND t.run = e.run
+           AND t.approved = e.approved
            -- What an operator wrote last is never ours, even if it says the same.
            AND t.decided_at IS DISTINCT FROM t.updated_at AS fits
     FROM (SELECT * FROM effect ORDER BY key) e, LATERAL (
-        SELECT version, state, run, decided_at, updated_at FROM onward_effect
+        SELECT version, state, run, approved, decided_at, updated_at FROM onward_effect
         WHERE namespace = :namespace::text AND key = e.key LIMIT 1 FOR UPDATE) t
 )
 

@@ -1,0 +1,38 @@
+"""Effects that a worker commits through a server: approval, and commits that it sends again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onward.core.effect.keys import effect_key
+from onward.wire.messages import messages
+
+if TYPE_CHECKING:
+    from tests.server.conftest import Worlds
+
+
+def effect_commit(no: int, run: Any, version: int, state: str, **fields: Any) -> Any:
+    """Return a commit that writes an effect to the ledger."""
+    row = messages.EffectWrite(
+        key=effect_key(run.uid, ":charge#1"),
+        run=run.uid,
+        identity=":charge#1",
+        name="charge",
+        args=b"json:{}",
+        args_hash="h",
+        state=state,
+        version=version,
+        **{"approved": 1} | fields,
+    )
+    return messages.Commit(no=no, run=run.uid, fence=run.fence, effects=[row])
+
+
+async def test_a_worker_cannot_approve_its_effect_with_a_repeated_commit(either: Worlds) -> None:
+    async with either.serve() as world, world.worker() as worker:
+        await world.client.start("r1")
+        [run] = await worker.claim()
+        sent = effect_commit(3, run, 2, "in_flight", attempt=1)
+
+        assert await worker.commit(effect_commit(1, run, 1, "planned", approved=0)) == {1: "done"}
+        assert await worker.commit(effect_commit(2, run, 1, "planned", approved=1)) == {2: "busy"}
+        assert await worker.commit(sent) == {3: "write_refused"}
