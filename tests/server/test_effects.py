@@ -36,3 +36,19 @@ async def test_a_worker_cannot_approve_its_effect_with_a_repeated_commit(either:
         assert await worker.commit(effect_commit(1, run, 1, "planned", approved=0)) == {1: "done"}
         assert await worker.commit(effect_commit(2, run, 1, "planned", approved=1)) == {2: "busy"}
         assert await worker.commit(sent) == {3: "write_refused"}
+
+
+async def test_an_effect_commit_is_recognised_on_a_new_stream(either: Worlds) -> None:
+    async with either.serve() as world:
+        async with world.worker() as worker:
+            await world.client.start("r1")
+            [run] = await worker.claim()
+            for version in (1, 2):
+                sent = effect_commit(version, run, version, "in_flight", attempt=version)
+                assert await worker.commit(sent) == {version: "done"}
+        async with world.stream() as worker:
+            await worker.join(is_reconnect=True, held={run.uid: run.fence})
+            assert await worker.commit(sent) == {2: "done"}
+            applied = effect_commit(3, run, 3, "applied", attempt=2)
+            assert await worker.commit(applied) == {3: "done"}
+            assert await worker.commit(sent) == {2: "busy"}

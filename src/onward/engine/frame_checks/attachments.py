@@ -49,7 +49,7 @@ def effects_needed(held: HeldRun, attached: Attachments) -> tuple[str, ...]:
         for effect in attached.effects
         if effect.version > 1
         and effect.approved
-        and held.effects.get(effect.key) != KnownEffect(effect.version - 1, 1)
+        and not _may_be_approved(effect, held.effects.get(effect.key))
     )
 
 
@@ -81,8 +81,8 @@ def _approval_problems(
 ) -> Iterator[FrameRefusal]:
     """Yield whether a worker approves an effect itself, or sends one that is not approved.
 
-    A first version may be approved: then its author does not ask for approval. A later one may only
-    if the version before it is.
+    A first version may be approved: then its author does not ask for approval. For a later one, see
+    `_may_be_approved`.
     """
     if effect.approved not in (0, 1):
         yield FrameRefusal("approval", "the approval of an effect must be 0 or 1")
@@ -90,10 +90,22 @@ def _approval_problems(
         if effect.state in _SENT:
             yield FrameRefusal("approval", "an effect was sent without approval")
     elif effect.version > 1:
-        before = KnownEffect(effect.version - 1, 1)
-        ways = (held.effects.get(effect.key), facts.effects.get(effect.key))
-        if before not in ways:
+        rows = (held.effects.get(effect.key), facts.effects.get(effect.key))
+        if not any(_may_be_approved(effect, row) for row in rows):
             yield FrameRefusal("approval", "a worker cannot approve an effect")
+
+
+def _may_be_approved(effect: EffectWrite, row: KnownEffect | None) -> bool:
+    """Return whether a later version of an effect may be approved, given its row in the ledger.
+
+    The version before it must be approved. If the ledger has this version already, or a newer one,
+    the worker may have missed the answer and sent the commit again. The store then writes nothing:
+    it compares the rows, approval included, and answers `done` or `busy`.
+    """
+    if row is None:
+        return False
+    is_approved = row in ((effect.version - 1, 1), (effect.version, 1))
+    return is_approved or row.version > effect.version
 
 
 def _effect_number_problems(effect: EffectWrite) -> Iterator[FrameRefusal]:

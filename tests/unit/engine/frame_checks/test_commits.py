@@ -256,8 +256,16 @@ def test_a_worker_cannot_approve_an_effect_itself() -> None:
 def test_an_approval_counts_for_the_next_version_alone() -> None:
     sent = effect(version=3)
     assert rule(sent, ledger(1, 1)) == "approval"
-    assert rule(sent, ledger(3, 1)) == "approval"
+    assert rule(sent, ledger(2, 0)) == "approval"
     assert rule(sent, FrameFacts()) == "approval"
+
+
+def test_an_effect_that_is_in_the_ledger_may_be_sent_again() -> None:
+    sent = effect(version=3)
+    assert rule(sent, ledger(3, 1)) is None
+    assert rule(sent, ledger(4, 1)) is None
+    assert rule(sent, ledger(4, 0)) is None
+    assert rule(sent, ledger(3, 0)) == "approval"
 
 
 def test_an_effect_that_was_written_here_needs_no_look_at_the_ledger() -> None:
