@@ -83,8 +83,8 @@ class Checks:
         ready = as_written(bare)
 
         def answered(answer: CommitOutcome | BaseException) -> None:
-            after = after_commit(held, bare)
-            if not isinstance(answer, BaseException) and answer.fate is Fate.DONE and after:
+            is_done = not isinstance(answer, BaseException) and answer.fate is Fate.DONE
+            if is_done and (after := after_commit(held, bare)) is not None:
                 self._runs[commit.run] = after
             then(answer)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from onward.core.digest import digest
@@ -91,13 +90,15 @@ def _event_uid(event: NewEvent) -> str:
 
 
 def after_commit(held: HeldRun, commit: Commit) -> HeldRun | None:
-    """Return a run as it is held once a commit was written; None if its owner let go of it."""
+    """Return a run as it is held once a commit was written; None if its owner let go of it.
+
+    Its effects are noted in place, because a run may have many thousands.
+    """
     if commit.move is not None and commit.move.state != RunState.RUNNING:
         return None
     attached = commit.attached
-    if attached.effects:
-        written = {each.key: KnownEffect(each.version, each.approved) for each in attached.effects}
-        held = replace(held, effects=MappingProxyType({**held.effects, **written}))
+    for effect in attached.effects:
+        held.effects[effect.key] = KnownEffect(effect.version, effect.approved)
     if attached.pipeline is not None and attached.pipeline.prepared is not None:
         held = replace(held, origin=attached.pipeline.prepared.origin)
     return held

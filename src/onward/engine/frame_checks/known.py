@@ -61,7 +61,8 @@ class HeldRun:
         handler: The handler whose run it is.
         handler_key: The key of that.
         topics: The topics to which that handler may publish; None: this is not known.
-        effects: Effects of the run that were written here under this fence.
+        effects: Effects of the run that were written here under this fence, which the server keeps
+            up to date.
     """
 
     uid: str
@@ -74,7 +75,7 @@ class HeldRun:
     handler: str | None = None
     handler_key: str = ""
     topics: frozenset[str] | None = None
-    effects: Mapping[str, KnownEffect] = field(default_factory=lambda: MappingProxyType({}))
+    effects: dict[str, KnownEffect] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: ClaimedRun, topics: frozenset[str] | None = None) -> HeldRun:

@@ -269,7 +269,7 @@ def test_an_effect_that_is_in_the_ledger_may_be_sent_again() -> None:
 
 
 def test_an_effect_that_was_written_here_needs_no_look_at_the_ledger() -> None:
-    after = after_commit(HELD, effect())
+    after = after_commit(replace(HELD, effects={}), effect())
     assert after is not None
     worker = replace(WORKER, runs={RUN: after})
     applied = effect(version=2, state="applied")
@@ -279,12 +279,19 @@ def test_an_effect_that_was_written_here_needs_no_look_at_the_ledger() -> None:
 
 
 def test_a_plan_that_was_written_here_does_not_approve_itself() -> None:
-    after = after_commit(HELD, effect(state="planned", approved=0))
+    after = after_commit(replace(HELD, effects={}), effect(state="planned", approved=0))
     assert after is not None
     worker = replace(WORKER, runs={RUN: after})
     sent = effect(version=2)
     assert facts_needed(worker, sent) == NeededFacts(effects=(EFFECT.key,))
     assert rule(sent, ledger(1, 0), worker) == "approval"
+
+
+def test_the_effects_of_a_run_are_not_copied_for_each_commit() -> None:
+    """A run may have many thousands."""
+    held = replace(HELD, effects={"other": KnownEffect(1, 1)})
+    assert after_commit(held, effect()) is held
+    assert held.effects == {"other": KnownEffect(1, 1), EFFECT.key: KnownEffect(1, 1)}
 
 
 # --- cached results -------------------------------------------------------------------------------
@@ -345,7 +352,7 @@ def test_an_event_that_is_gone_is_told_apart() -> None:
 
 
 def test_the_effect_of_a_consumer_has_the_key_of_its_preparation() -> None:
-    after = after_commit(HELD_CONSUMER, pipeline(PREPARED))
+    after = after_commit(replace(HELD_CONSUMER, effects={}), pipeline(PREPARED))
     assert after is not None
     assert PREPARED.prepared is not None
     row = EFFECT._replace(run=CONSUMER, key=effect_key(PREPARED.prepared.origin, "charge#1"))

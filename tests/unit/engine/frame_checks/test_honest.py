@@ -193,7 +193,7 @@ def test_an_honest_worker_carries_out_its_effects(
     terms: Terms, approve: bool, life: list[tuple[Fact, int]]
 ) -> None:
     """The worker writes what the machine of effects says; operators decide in between."""
-    effect, held, now = planned(approve=approve), HELD, 0
+    effect, held, now = planned(approve=approve), replace(HELD, effects={}), 0
     if approve:  # the ledger must have it before an operator can approve it
         effect = LedgerEntry(version=1, approved=False)
         held = written(held, effect, None)
