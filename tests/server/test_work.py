@@ -157,3 +157,12 @@ async def test_a_renewal_keeps_the_lease_and_one_of_a_stranger_does_not(either: 
     async with either.serve() as world, world.worker():
         assert (await renew(world.channel, "w1")).is_kept
         assert not (await renew(world.channel, "w2")).is_kept
+
+
+async def test_a_worker_may_have_more_slots_than_a_claim_takes_runs(sqlite: Worlds) -> None:
+    async with sqlite.serve() as world, world.worker() as worker:
+        await world.client.start("r1")
+        room = messages.Suspects(crashes=2, room=100_000)
+        request = messages.ClaimRequest(limit=100_000, suspects=[room])
+        [run] = (await worker.ask(claim=request)).claim.runs
+        assert run.uid == "r1"

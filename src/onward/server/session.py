@@ -389,7 +389,8 @@ def _check_rows(commit: Any) -> None:
 
 
 def _check_suspects(suspects: Sequence[Any]) -> None:
-    is_odd = any(not 0 <= each.crashes < MAX_CLAIM > each.room >= 0 for each in suspects)
+    # A room is as large as the worker's number of slots, however few runs a claim may take.
+    is_odd = any(not 0 <= each.crashes < MAX_CLAIM or each.room < 0 for each in suspects)
     if is_odd or len(suspects) > MAX_SUSPECTS:
         advice = "Check that the worker follows the worker protocol"
         raise BadInput("the claim", "has invalid suspects", advice)

@@ -11,7 +11,7 @@ from onward.core.instant import SECOND
 from onward.core.lease import Fate
 from onward.core.run import RunState
 from onward.engine.worker_engine import WorkerEngine
-from onward.errors import LeaseLost, OnwardError, Unavailable
+from onward.errors import LeaseLost, OnwardError, StoreUnusable, Unavailable, UserError
 from onward.model.workers import ClaimAnswer, News
 from onward.wire.commit_queue import MAX_BYTES, CommitQueue, WireLimits
 from onward.wire.messages import messages
@@ -98,6 +98,8 @@ class RemoteWorker(WorkerEngine):
         self._claimed: list[ClaimAnswer] = []
         """Answers that arrived and were not returned yet."""
         self._is_claim_lost = False
+        self._claim_refusal: UserError | None = None
+        """Why the last claim was refused; the worker reports it, and waits."""
         self._audit: set[str] | None = None
 
     @property
@@ -318,6 +320,11 @@ class RemoteWorker(WorkerEngine):
 
     async def claim(self, wanted: Wanted) -> ClaimAnswer:
         # Runs that arrived take up room that `wanted` offers: the next claim comes after them.
+        if self._claim_refusal is not None:
+            refusal, self._claim_refusal = self._claim_refusal, None
+            raise StoreUnusable(
+                "the server", f"refused a claim ({refusal})", "Check the versions of both"
+            )
         if self._claim is None and not self._claimed:
             if self._audit is not None or self._is_claim_lost:
                 known = self._owned if self._audit is None else self._audit
@@ -339,6 +346,8 @@ class RemoteWorker(WorkerEngine):
         self._woken.set()
         if done.cancelled() or done.exception() is not None:
             self._is_claim_lost = True  # it may have claimed runs all the same
+            error = None if done.cancelled() else done.exception()
+            self._claim_refusal = error if isinstance(error, UserError) else None
             return
         answer = claim_answer(done.result())
         if answer.runs or answer.was_repeated:
