@@ -19,6 +19,15 @@ PING_SECONDS = 10.0
 SILENCE_SECONDS = 25.0
 """A stream on which nothing has arrived for this long is dead."""
 
+CLAIM_BYTES = 16 * _MIB
+"""About how large the runs of one claim may be together."""
+
+ASSUMED_RUN_BYTES = 256 * 1024
+"""How large runs are assumed to be before the first claim of a stream has found any."""
+
+MAX_LOADS = 4
+"""How many loads of one stream may be in memory."""
+
 STOP_SECONDS = 10.0
 """How long a server may take to stop."""
 
@@ -33,9 +42,10 @@ class StreamLimits(NamedTuple):
         commits: How many commits may be unanswered; the server reads no further until some are.
         commit_bytes: The size of all unanswered commits.
         calls: How many other requests may be unanswered.
-        unsent_frames: How many frames may wait to be sent; a client that reads slower is
-            disconnected.
+        unsent_frames: How many frames may wait to be sent; while there are more, nothing is read,
+            and large replies wait.
         unsent_bytes: The size of all frames that wait to be sent.
+        unread_seconds: How long a client may take to read one frame; then it is disconnected.
     """
 
     message_bytes: int = 16 * _MIB
@@ -45,4 +55,5 @@ class StreamLimits(NamedTuple):
     commit_bytes: int = 16 * _MIB
     calls: int = 128
     unsent_frames: int = 10_000
-    unsent_bytes: int = 64 * _MIB
+    unsent_bytes: int = 16 * _MIB
+    unread_seconds: float = SILENCE_SECONDS

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onward.store.hints import ANYTHING, run_subject
 from onward.wire.messages import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from onward.server.outbox import Outbox
+
+LATER_SECONDS = 0.1
+"""How long news wait before they are sent to a worker that reads slowly."""
 
 _RUN = run_subject("")
 
@@ -18,12 +23,12 @@ class NewsSender:
     """Sends the news of one worker.
 
     Args:
-        put: Sends a frame.
+        outbox: Where frames go.
         has: Returns whether the run of a subject is still the worker's.
     """
 
-    def __init__(self, put: Callable[[Any], None], has: Callable[[str], bool]) -> None:
-        self._put = put
+    def __init__(self, outbox: Outbox, has: Callable[[str], bool]) -> None:
+        self._outbox = outbox
         self._has = has
         self._heard: set[str] = set()
         self._is_drained = False
@@ -58,6 +63,9 @@ class NewsSender:
             loop.call_soon(loop.call_soon, self._flush)
 
     def _flush(self) -> None:
+        if self._outbox.is_full:  # until then, the news of a run are one
+            asyncio.get_running_loop().call_later(LATER_SECONDS, self._flush)
+            return
         self._is_scheduled = False
         heard, self._heard = self._heard, set()
         is_drained, self._is_drained = self._is_drained, False
@@ -66,4 +74,4 @@ class NewsSender:
         if runs or everything or is_drained:
             names = [each.removeprefix(_RUN) for each in runs]
             news = messages.News(runs=names, everything=everything, drain=is_drained)
-            self._put(messages.Response(news=news))
+            self._outbox.put(messages.Response(news=news))

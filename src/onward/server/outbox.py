@@ -13,15 +13,33 @@ if TYPE_CHECKING:
 
 
 class Outbox:
-    """A bounded queue of frames; a client that does not read them is disconnected."""
+    """A queue of frames.
+
+    What can be large waits for room before it is put here, and no requests are read while the queue
+    is full. A client that does not take a frame for some seconds is disconnected.
+    """
 
     def __init__(self, limits: StreamLimits) -> None:
         self._limits = limits
         self._frames: deque[bytes] = deque()
         self._bytes = 0
         self._is_filled = asyncio.Event()
+        self._has_room = asyncio.Event()
         self._is_ended = False
-        self.is_overflowing = False
+        self.is_stuck = False
+        """Whether the client has stopped reading."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether large replies must wait."""
+        is_over = self._bytes >= self._limits.unsent_bytes
+        return not self._is_ended and (is_over or len(self._frames) >= self._limits.unsent_frames)
+
+    async def has_room(self) -> None:
+        """Wait until the queue is not full."""
+        while self.is_full:
+            self._has_room.clear()
+            await self._has_room.wait()
 
     def put(self, frame: Any) -> None:
         """Send a frame, after those that are already queued."""
@@ -30,26 +48,29 @@ class Outbox:
         data = frame.SerializeToString()
         self._frames.append(data)
         self._bytes += len(data)
-        if (
-            self._bytes > self._limits.unsent_bytes
-            or len(self._frames) > self._limits.unsent_frames
-        ):
-            self.is_overflowing = self._is_ended = True
         self._is_filled.set()
 
     def end(self) -> None:
         """Take no more frames; those that wait are sent."""
         self._is_ended = True
         self._is_filled.set()
+        self._has_room.set()
 
     async def send(self, write: Callable[[bytes], Awaitable[object]]) -> None:
-        """Send frames until the end."""
-        while not self.is_overflowing:
-            while self._frames and not self.is_overflowing:
-                data = self._frames.popleft()
-                self._bytes -= len(data)
-                await write(data)
-            if self._is_ended:
-                return
-            self._is_filled.clear()
-            await self._is_filled.wait()
+        """Send frames until the end, or until the client stops reading."""
+        try:
+            while True:
+                while self._frames:
+                    async with asyncio.timeout(self._limits.unread_seconds):
+                        await write(self._frames[0])
+                    self._bytes -= len(self._frames.popleft())
+                    if not self.is_full:
+                        self._has_room.set()
+                if self._is_ended:
+                    return
+                self._is_filled.clear()
+                await self._is_filled.wait()
+        except TimeoutError:
+            self.is_stuck = True
+        finally:
+            self.end()

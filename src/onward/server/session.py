@@ -15,7 +15,14 @@ from onward.errors import BadInput, NotOpen, StoreUnusable, Unavailable, WriteRe
 from onward.model.commits import CommitOutcome
 from onward.server.claims import NOTHING, WaitingClaim, offer_of
 from onward.server.faults import problem_of
-from onward.server.limits import MAX_CLAIM, MAX_SUSPECTS, MAX_WAIT_SECONDS
+from onward.server.limits import (
+    ASSUMED_RUN_BYTES,
+    CLAIM_BYTES,
+    MAX_CLAIM,
+    MAX_LOADS,
+    MAX_SUSPECTS,
+    MAX_WAIT_SECONDS,
+)
 from onward.server.outcomes import Outcomes
 from onward.wire.messages import messages
 from onward.wire.methods import METHODS
@@ -97,6 +104,9 @@ class StreamSession:
         """Set while no claim is unanswered."""
         self._claimed.set()
         self._looking = asyncio.Lock()
+        self._run_bytes = ASSUMED_RUN_BYTES
+        """The average size of the runs of the last claim."""
+        self._loads = asyncio.Semaphore(MAX_LOADS)
         self._takes_runs = True
         self._unanswered: dict[int, int] = {}
         """The sizes of the commits that have no outcome yet."""
@@ -190,6 +200,7 @@ class StreamSession:
             result = await getattr(self.engine, name)(**arguments)
         response = messages.Response(id=request_id)
         getattr(response, name).CopyFrom(method.encode_result(result))
+        await self.outbox.has_room()
         self.outbox.put(response)
 
     def _note(self, registration: Registration) -> None:
@@ -201,9 +212,13 @@ class StreamSession:
         self.registration = registration
 
     async def _load(self, request_id: int, request: Any) -> None:
-        loaded = await self.engine.load(*load_arguments(request))
-        at = max((each.read_at for each in loaded.values()), default=0)
-        self._put_parts(request_id, "load", load_replies(loaded, self._limits.frame_bytes), at)
+        async with self._loads:
+            loaded = await self.engine.load(*load_arguments(request))
+            at = max((each.read_at for each in loaded.values()), default=0)
+            parts = load_replies(loaded, self._limits.frame_bytes)
+            for response in _responses(request_id, "load", parts, at):
+                await self.outbox.has_room()
+                self.outbox.put(response)
 
     # --- claims ----------------------------------------------------------------------------------
 
@@ -214,7 +229,8 @@ class StreamSession:
             self._put_claimed(request_id, NOTHING)
             return
         _check_suspects(request.suspects)
-        wanted = replace(wanted_by(request, self.registration), limit=min(request.limit, MAX_CLAIM))
+        limit = min(request.limit, MAX_CLAIM, max(1, CLAIM_BYTES // self._run_bytes))
+        wanted = replace(wanted_by(request, self.registration), limit=limit)
         wait = min(max(0, request.wait) / SECOND, MAX_WAIT_SECONDS)
         self._claim = WaitingClaim(
             offer_of(wanted, has_pipelines=bool(self.registration.pipelines)),
@@ -246,12 +262,16 @@ class StreamSession:
             self._put_claimed(request_id, answer)
 
     def _put_claimed(self, request_id: int, answer: ClaimAnswer) -> None:
+        """Queue all parts of the answer at once, so that news of the runs come after them."""
         parts = [
             claim_reply(answer._replace(runs=runs))
             for runs in _parts(answer.runs, self._limits.frame_bytes)
         ]
+        if answer.runs:
+            self._run_bytes = sum(map(_size, answer.runs)) // len(answer.runs)
         at = answer.runs[0].claimed_at if answer.runs else 0
-        self._put_parts(request_id, "claim", parts, at)
+        for response in _responses(request_id, "claim", parts, at):
+            self.outbox.put(response)
 
     # --- commits ---------------------------------------------------------------------------------
 
@@ -361,12 +381,6 @@ class StreamSession:
 
     # --- responses -------------------------------------------------------------------------------
 
-    def _put_parts(self, request_id: int, name: str, parts: list[Any], at: Instant = 0) -> None:
-        for number, part in enumerate(parts, 1):
-            response = messages.Response(id=request_id, at=at, more=number < len(parts))
-            getattr(response, name).CopyFrom(part)
-            self.outbox.put(response)
-
     def _put_problem(self, request_id: int, error: BaseException, where: str) -> None:
         problem = problem_of(error, self._server, where)
         self.outbox.put(messages.Response(id=request_id, problem=problem))
@@ -413,12 +427,24 @@ def check_worker(registration: Registration, principal: Principal) -> None:
         principal.check(poll_scope(queue))
 
 
+def _responses(request_id: int, name: str, parts: Sequence[Any], at: Instant) -> Iterator[Any]:
+    """Yield the parts of a reply as responses."""
+    for number, part in enumerate(parts, 1):
+        response = messages.Response(id=request_id, at=at, more=number < len(parts))
+        getattr(response, name).CopyFrom(part)
+        yield response
+
+
+def _size(run: ClaimedRun) -> int:
+    return _RUN_BYTES + len(run.input or b"") + len(run.attributes or b"")
+
+
 def _parts(runs: Sequence[ClaimedRun], max_bytes: int) -> Iterator[Sequence[ClaimedRun]]:
     """Yield runs in parts that fit into a frame each."""
     part: list[ClaimedRun] = []
     size = 0
     for run in runs:
-        own = _RUN_BYTES + len(run.input or b"") + len(run.attributes or b"")
+        own = _size(run)
         if part and size + own > max_bytes:
             yield part
             part, size = [], 0

@@ -113,7 +113,7 @@ class WorkerStream:
         self._server = server
         outbox = Outbox(limits)
         self._host = SessionHost(hub, principal.key_id, lambda subject: self._news.hear(subject))
-        self._news = NewsSender(outbox.put, self._host.news.has)
+        self._news = NewsSender(outbox, self._host.news.has)
         self._engine = hub.worker(registration.worker, self._host, self._news.drain)
         self._rights = WorkerRights(
             registration,
@@ -199,7 +199,7 @@ class WorkerStream:
         tasks = (reader, writer, end)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if session.outbox.is_overflowing:
+            if session.outbox.is_stuck:
                 session.end("the worker stopped reading responses")
             elif writer.done() or (reader.done() and reader.exception() is not None):
                 session.end("the connection broke")
@@ -230,6 +230,7 @@ class WorkerStream:
             session.receive(data)
             if session.is_full:
                 await session.has_room()
+            await session.outbox.has_room()
 
     async def close(self) -> None:
         """Forget the worker; it keeps its lease and its runs."""

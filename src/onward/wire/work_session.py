@@ -73,6 +73,8 @@ class WorkSession:
         self._timer: asyncio.TimerHandle | None = None
         self._context = copy_context()  # not that of a run
         self._pending: dict[int, _Pending] = {}
+        self._part_at = 0
+        """When the last part arrived of a response that continues."""
         loop = asyncio.get_running_loop()
         self.wire = Wire(self._send_commits, loop.create_future())
         """What the commits of the worker go through."""
@@ -138,6 +140,8 @@ class WorkSession:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(_LOOK_SECONDS, self._look, context=self._context)
         before = self._clock.monotonic() - REQUEST_SECONDS * SECOND
+        if self._part_at >= before:
+            return  # the others wait behind a large response
         late = [no for no, each in self._pending.items() if each.begun < before]
         for pending in [self._pending.pop(no) for no in late if self._pending[no].name != "claim"]:
             if not pending.done.done():
@@ -185,6 +189,7 @@ class WorkSession:
             raise Unavailable(self._where, f"answered the request {pending.name} with {kind}")
         pending.parts.append(getattr(frame, kind))
         if frame.more:
+            self._part_at = self._clock.monotonic()
             return
         del self._pending[frame.id]
         # The time in the welcome of a reconnect may be from before the hello.

@@ -25,6 +25,13 @@ async def turns(count: int = 4) -> None:
         await asyncio.sleep(0)
 
 
+def collecting() -> tuple[Outbox, list[Any]]:
+    """Return an outbox, and the list of the frames that are put into it."""
+    outbox, frames = Outbox(StreamLimits()), list[Any]()
+    outbox.put = frames.append  # type: ignore[assignment,method-assign]
+    return outbox, frames
+
+
 async def test_frames_are_sent_in_order_and_those_that_wait_at_the_end_too() -> None:
     outbox, sent = Outbox(StreamLimits()), []
 
@@ -41,20 +48,65 @@ async def test_frames_are_sent_in_order_and_those_that_wait_at_the_end_too() -> 
 
 
 @pytest.mark.parametrize("limits", [StreamLimits(unsent_frames=2), StreamLimits(unsent_bytes=8)])
-async def test_a_reader_that_is_too_slow_is_given_up(limits: StreamLimits) -> None:
+async def test_large_replies_wait_while_the_queue_is_full(limits: StreamLimits) -> None:
     outbox = Outbox(limits)
-    stuck = asyncio.Event()
+    sent: list[bytes] = []
 
-    async def write(_: bytes) -> None:
-        await stuck.wait()
+    async def write(data: bytes) -> None:
+        sent.append(data)
 
-    sending = asyncio.create_task(outbox.send(write))
     for _ in range(4):
         outbox.put(messages.Response(id=1, ping=messages.Ping()))
-        await turns(1)
-    assert outbox.is_overflowing
-    stuck.set()
-    await sending  # the rest is not sent
+    assert outbox.is_full
+    waiting = asyncio.create_task(outbox.has_room())
+    await turns()
+    assert not waiting.done()
+    sending = asyncio.create_task(outbox.send(write))
+    await waiting
+    outbox.end()
+    await sending
+    assert len(sent) == 4
+    assert not outbox.is_stuck
+
+
+@pytest.mark.usefixtures("onward_clock")
+async def test_a_reader_that_takes_no_frame_for_some_seconds_is_given_up() -> None:
+    outbox = Outbox(StreamLimits(unread_seconds=5))
+    delays = [4.0, 4.0, 6.0, 0.0]
+    sent: list[bytes] = []
+
+    async def write(data: bytes) -> None:
+        await asyncio.sleep(delays.pop(0))
+        sent.append(data)
+
+    for _ in range(4):
+        outbox.put(PING)
+    await outbox.send(write)
+    assert outbox.is_stuck
+    assert len(sent) == 2
+    await outbox.has_room()
+
+
+@pytest.mark.usefixtures("onward_clock")
+async def test_news_wait_while_the_queue_is_full() -> None:
+    outbox = Outbox(StreamLimits(unsent_frames=1))
+    news = NewsSender(outbox, lambda _: True)
+    news.open()
+    outbox.put(PING)
+    for run in "abc":
+        news.hear(f"run:{run}")
+        await turns()
+    frames: list[Any] = []
+
+    async def write(data: bytes) -> None:
+        frames.append(messages.Response.FromString(data))
+
+    sending = asyncio.create_task(outbox.send(write))
+    await asyncio.sleep(1)
+    [_, frame] = frames
+    assert list(frame.news.runs) == ["a", "b", "c"]
+    outbox.end()
+    await sending
 
 
 async def test_the_outcomes_of_one_turn_and_one_time_are_one_frame() -> None:
@@ -94,8 +146,8 @@ async def test_an_error_is_the_outcome_of_its_commit() -> None:
 
 
 async def test_news_are_gathered_and_wait_for_the_welcome() -> None:
-    frames: list[Any] = []
-    news = NewsSender(frames.append, lambda _: True)
+    outbox, frames = collecting()
+    news = NewsSender(outbox, lambda _: True)
     news.hear("run:b")
     news.hear("run:a")
     await turns()
@@ -108,9 +160,9 @@ async def test_news_are_gathered_and_wait_for_the_welcome() -> None:
 
 
 async def test_a_run_that_left_its_worker_meanwhile_is_no_news() -> None:
-    frames: list[Any] = []
+    outbox, frames = collecting()
     owned = {"run:a"}
-    news = NewsSender(frames.append, owned.__contains__)
+    news = NewsSender(outbox, owned.__contains__)
     news.open()
     await turns()
     news.hear("run:a")
@@ -120,8 +172,8 @@ async def test_a_run_that_left_its_worker_meanwhile_is_no_news() -> None:
 
 
 async def test_news_of_everything_name_no_runs() -> None:
-    frames: list[Any] = []
-    news = NewsSender(frames.append, lambda _: True)
+    outbox, frames = collecting()
+    news = NewsSender(outbox, lambda _: True)
     news.open()
     news.hear("run:a")
     news.hear(ANYTHING)
