@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
 from onward.server.limits import StreamLimits
 from onward.wire.messages import messages
-from tests.server.raw import stepped
+from tests.server.raw import stepped, succeeded
 
 if TYPE_CHECKING:
     import pytest
 
-    from tests.server.conftest import Worlds
+    from tests.server.conftest import World, Worlds
     from tests.server.raw import RawStream
 
 SMALL = StreamLimits(frame_bytes=1000, unsent_bytes=300)
@@ -56,3 +57,53 @@ async def test_a_claim_takes_fewer_runs_if_they_are_large(
             await world.client.start(f"r{number}")
         claimed = [len(await worker.claim()) for _ in range(3)]
         assert claimed == [2, 3, 2]  # a small run counts as about 500 bytes
+
+
+async def test_the_ends_of_runs_beyond_the_size_of_a_frame_come_in_several(sqlite: Worlds) -> None:
+    limits = StreamLimits(message_bytes=20_000, frame_bytes=3000, unsent_bytes=6000)
+    async with sqlite.serve(limits=limits) as world, world.worker() as worker:
+        await end_runs(world, worker, 30, b"json:" + b"1" * 1000)
+        replies = await watch(world, [f"r{number}" for number in range(30)], 30)
+        assert len(replies) > 10
+        assert all(reply.ByteSize() < 5000 for reply in replies)
+
+
+async def test_a_client_that_waits_for_too_many_runs_gets_an_error_for_the_rest(
+    sqlite: Worlds,
+) -> None:
+    async with (
+        sqlite.serve(limits=StreamLimits(watched=2)) as world,
+        world.worker() as worker,
+    ):
+        await end_runs(world, worker, 2, b"json:1")
+        uids = ["r0", "01a3185c-507b-7952-9942-5b1e60d67a7c", "r1"]
+        replies = await watch(world, uids, 2)
+        [failure] = [each for reply in replies for each in reply.failures]
+        assert failure.run == "r1"
+        assert "already waits for 2 runs. Wait for fewer at once" in failure.problem.message
+        assert [end.uid for reply in replies for end in reply.ends] == ["r0"]
+
+
+async def end_runs(world: World, worker: RawStream, count: int, result: bytes) -> None:
+    for number in range(count):
+        await world.client.start(f"r{number}")
+    left = count
+    while left:
+        runs = await worker.claim(limit=5)
+        left -= len(runs)
+        for no, run in enumerate(runs):
+            assert await worker.commit(succeeded(left * 100 + no, run, result))
+
+
+async def watch(world: World, uids: list[str], count: int) -> list[Any]:
+    """Return the replies of a server until it has answered for so many runs."""
+    channel: Any = world.channel
+    stream = channel.stream_stream("/onward.v1.Engine/Watch")()
+    request = messages.WatchRequest(watch=[messages.Watched(run=uid) for uid in uids])
+    await stream.write(request.SerializeToString())
+    replies: list[Any] = []
+    async with asyncio.timeout(10):
+        while sum(len(reply.ends) + len(reply.failures) for reply in replies) < count:
+            replies.append(messages.WatchReply.FromString(await stream.read()))
+    await stream.done_writing()
+    return replies

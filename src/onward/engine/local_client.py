@@ -111,9 +111,9 @@ class LocalClient:
         self._keep = keep
         self._results = self._new_results()
 
-    def _new_results(self) -> Results:
+    def _new_results(self) -> Results[RunEnd]:
         is_alone = self._open_store is None and self.is_private
-        return Results(self.store, polls=not is_alone)
+        return Results(self.store, self.store.ends, polls=not is_alone)
 
     @property
     def is_private(self) -> bool:

@@ -6,7 +6,8 @@ import asyncio
 import math
 import os
 from contextvars import copy_context
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from onward.core.run import TERMINAL
 from onward.errors import StoreUnusable, Unavailable
@@ -14,7 +15,7 @@ from onward.store.hints import ANYTHING, run_subject
 from onward.system.process import check_process
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Callable, Collection, Iterator
 
     from onward.model.runs import RunEnd
     from onward.store.hints import Subscription
@@ -22,24 +23,48 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 
+MAX_READ = 500
+"""How many runs are read at once."""
+
 _RUN = run_subject("")
 
 
-class Results:
+class Ended(Protocol):
+    """A run that has ended, or is paused."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def state(self) -> str: ...
+
+
+E = TypeVar("E", bound=Ended)
+
+
+class Results(Generic[E]):
     """Tells callers how the runs ended that they wait for.
 
     Args:
         store: Where the runs are.
+        read: Returns those of some runs that have ended or are paused.
         polls: Whether to look once a second without a hint, as hints may be lost.
     """
 
-    def __init__(self, store: Store, *, polls: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        read: Callable[[Collection[str]], Awaitable[Collection[E]]],
+        *,
+        polls: bool = True,
+    ) -> None:
         self._store = store
+        self._read = read
         self._poll_seconds = POLL_SECONDS if polls else math.inf
         self._next_poll = 0.0
         self._context = copy_context()  # not that of the first caller
         # The waiting callers of each run, and whether a pause ends their wait too.
-        self._waiting: dict[str, dict[asyncio.Future[RunEnd], bool]] = {}
+        self._waiting: dict[str, dict[asyncio.Future[E], bool]] = {}
         self._new: set[str] = set()
         """Runs that are waited for and have not been looked at."""
         self._subscription: Subscription | None = None
@@ -47,8 +72,16 @@ class Results:
         self._pid = os.getpid()
         self._next_check = -math.inf
 
-    async def end_of(self, uid: str, *, also_paused: bool = False) -> RunEnd:
+    async def end_of(self, uid: str, *, also_paused: bool = False) -> E:
         """Wait until a run has ended (or is paused, if asked), and return how.
+
+        Raises:
+            StoreUnusable: this process was forked from the one that has opened the store.
+        """
+        return await self.expect(uid, also_paused=also_paused)
+
+    def expect(self, uid: str, *, also_paused: bool = False) -> asyncio.Future[E]:
+        """Return a future of how a run ends (or of its pause, if asked); cancel it to give up.
 
         Raises:
             StoreUnusable: this process was forked from the one that has opened the store.
@@ -59,16 +92,14 @@ class Results:
             self._task = loop.create_task(
                 self._watch(), name="onward results", context=self._context
             )
-        answer: asyncio.Future[RunEnd] = loop.create_future()
+        answer: asyncio.Future[E] = loop.create_future()
         self._waiting.setdefault(uid, {})[answer] = also_paused
         self._new.add(uid)
         if self._subscription is not None:
             self._subscription.subjects.add(run_subject(uid))
             self._subscription.wake()
-        try:
-            return await answer
-        finally:
-            self._forget(uid, answer)
+        answer.add_done_callback(partial(self._forget, uid))
+        return answer
 
     async def close(self) -> None:
         """Stop watching; callers that still wait are cancelled."""
@@ -95,10 +126,11 @@ class Results:
 
     async def _look(self, uids: Collection[str]) -> None:
         """Look at runs that are waited for."""
-        for end in await self._store.ends(list(uids)):
-            for answer, also_paused in self._waiting.get(end.uid, {}).items():
-                if not answer.done() and (also_paused or end.state in TERMINAL):
-                    answer.set_result(end)
+        for part in _parts(uids):
+            for end in await self._read(part):
+                for answer, also_paused in self._waiting.get(end.uid, {}).items():
+                    if not answer.done() and (also_paused or end.state in TERMINAL):
+                        answer.set_result(end)
         await self._fail_deleted()
 
     async def _fail_deleted(self) -> None:
@@ -111,11 +143,12 @@ class Results:
         ]
         if open_uids:
             self._next_check = now + POLL_SECONDS
-            for uid in await self._store.gone(open_uids):
-                error = await self._store.not_found(uid)
-                for answer in self._waiting.get(uid, {}):
-                    if not answer.done():
-                        answer.set_exception(error)
+            for part in _parts(open_uids):
+                for uid in await self._store.gone(part):
+                    error = await self._store.not_found(uid)
+                    for answer in self._waiting.get(uid, {}):
+                        if not answer.done():
+                            answer.set_exception(error)
 
     async def _watch(self) -> None:
         with self._store.subscribe(run_subject(uid) for uid in self._waiting) as self._subscription:
@@ -149,7 +182,7 @@ class Results:
                 if not answer.done():
                     answer.set_exception(error)
 
-    def _forget(self, uid: str, answer: asyncio.Future[RunEnd]) -> None:
+    def _forget(self, uid: str, answer: asyncio.Future[E]) -> None:
         answers = self._waiting.get(uid, {})
         answers.pop(answer, None)
         if not answers:
@@ -158,5 +191,11 @@ class Results:
                 self._subscription.subjects.discard(run_subject(uid))
 
 
-def _is_done(answer: asyncio.Future[RunEnd]) -> bool:
+def _is_done(answer: asyncio.Future[E]) -> bool:
     return answer.done()
+
+
+def _parts(uids: Collection[str]) -> Iterator[list[str]]:
+    all_uids = list(uids)
+    for first in range(0, len(all_uids), MAX_READ):
+        yield all_uids[first : first + MAX_READ]

@@ -203,6 +203,13 @@ class RunEnd(NamedTuple):
     follower_link: str | None
 
 
+class EndState(NamedTuple):
+    """The state of a run that has ended, or is paused."""
+
+    uid: str
+    state: str
+
+
 class RunOutcome(NamedTuple):
     """What a list shows beside the row of a run: its error, and runs that it belongs to."""
 

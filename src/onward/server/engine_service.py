@@ -11,7 +11,6 @@ import msgspec
 from onward.errors import BadInput
 from onward.server.faults import problem_of
 from onward.server.gate import check_namespace
-from onward.server.outbox import Outbox
 from onward.server.watched_runs import WatchedRuns
 from onward.wire.messages import messages
 from onward.wire.operations import BATCHES, OPERATIONS, to_json
@@ -92,7 +91,7 @@ class EngineService:
     async def _watch(self, _requests: object, context: Any) -> None:
         async with self._doors.stream(context, "Watch") as (principal, hub):
             principal.check(PAYLOADS)
-            watches = WatchedRuns(hub, principal, Outbox(self._limits), self._name)
+            watches = WatchedRuns(hub, principal, self._limits, self._name)
             self.watches[watches] = None
             try:
                 await watches.serve(context)

@@ -12,6 +12,7 @@ from onward.engine.clock_steps import ClockSteps
 from onward.engine.database_time import DatabaseTime
 from onward.engine.local_worker import LocalWorker
 from onward.engine.maintenance import Maintenance
+from onward.engine.results import Results
 from onward.engine.retention import Pruner
 from onward.engine.schedules.deciding import in_place
 from onward.engine.worker_engine import WorkerHooks
@@ -95,6 +96,8 @@ class Hub:
             registered=self._registrations,
         )
         self._pruner = Pruner(self.store, clock, keep, partial(observer.runs_deleted, name))
+        self.ends = Results(self.store, self.store.end_states)
+        """Which runs have ended; the outcomes are read when they can be sent."""
         self._hints: NamespaceHints | None = None
         self._is_due = asyncio.Event()
         """Set when maintenance is due before the next poll, or due times have to be read."""
@@ -116,6 +119,7 @@ class Hub:
         hints = NamespaceHints(bus, self._on_hints, self._look_at_schedules)
         self._hints = self._stack.enter_context(hints)
         self._stack.push_async_callback(self._pruner.close)
+        self._stack.push_async_callback(self.ends.close)
         self._stack.push_async_callback(self.claims.close)
         task = asyncio.create_task(self._maintain(), name=f"onward hub {self.namespace}")
         self._stack.push_async_callback(_cancelled, task)

@@ -28,6 +28,9 @@ ASSUMED_RUN_BYTES = 256 * 1024
 MAX_LOADS = 4
 """How many loads of one stream may be in memory."""
 
+READ_BYTES = 4 * _MIB
+"""About how much of the outcomes of runs is read at a time for one client that waits for them."""
+
 STOP_SECONDS = 10.0
 """How long a server may take to stop."""
 
@@ -42,6 +45,7 @@ class StreamLimits(NamedTuple):
         commits: How many commits may be unanswered; the server reads no further until some are.
         commit_bytes: The size of all unanswered commits.
         calls: How many other requests may be unanswered.
+        watched: How many runs a client may wait for.
         unsent_frames: How many frames may wait to be sent; while there are more, nothing is read,
             and large replies wait.
         unsent_bytes: The size of all frames that wait to be sent.
@@ -54,6 +58,7 @@ class StreamLimits(NamedTuple):
     commits: int = 4096
     commit_bytes: int = 16 * _MIB
     calls: int = 128
+    watched: int = 100_000
     unsent_frames: int = 10_000
     unsent_bytes: int = 16 * _MIB
     unread_seconds: float = SILENCE_SECONDS

@@ -24,22 +24,26 @@ class Outbox:
         self._frames: deque[bytes] = deque()
         self._bytes = 0
         self._is_filled = asyncio.Event()
-        self._has_room = asyncio.Event()
+        self._has_taken = asyncio.Event()
         self._is_ended = False
         self.is_stuck = False
         """Whether the client has stopped reading."""
 
     @property
     def is_full(self) -> bool:
-        """Whether large replies must wait."""
-        is_over = self._bytes >= self._limits.unsent_bytes
-        return not self._is_ended and (is_over or len(self._frames) >= self._limits.unsent_frames)
+        """Whether no more requests are to be read."""
+        return self._has_used(1)
 
-    async def has_room(self) -> None:
-        """Wait until the queue is not full."""
-        while self.is_full:
-            self._has_room.clear()
-            await self._has_room.wait()
+    def _has_used(self, share: float) -> bool:
+        limits = self._limits
+        is_over = self._bytes >= share * limits.unsent_bytes
+        return not self._is_ended and (is_over or len(self._frames) >= share * limits.unsent_frames)
+
+    async def has_room(self, share: float = 0.5) -> None:
+        """Wait until no more than a share of the queue is in use: small frames need the rest."""
+        while self._has_used(share):
+            self._has_taken.clear()
+            await self._has_taken.wait()
 
     def put(self, frame: Any) -> None:
         """Send a frame, after those that are already queued."""
@@ -54,7 +58,7 @@ class Outbox:
         """Take no more frames; those that wait are sent."""
         self._is_ended = True
         self._is_filled.set()
-        self._has_room.set()
+        self._has_taken.set()
 
     async def send(self, write: Callable[[bytes], Awaitable[object]]) -> None:
         """Send frames until the end, or until the client stops reading."""
@@ -64,8 +68,7 @@ class Outbox:
                     async with asyncio.timeout(self._limits.unread_seconds):
                         await write(self._frames[0])
                     self._bytes -= len(self._frames.popleft())
-                    if not self.is_full:
-                        self._has_room.set()
+                    self._has_taken.set()
                 if self._is_ended:
                     return
                 self._is_filled.clear()

@@ -230,7 +230,7 @@ class WorkerStream:
             session.receive(data)
             if session.is_full:
                 await session.has_room()
-            await session.outbox.has_room()
+            await session.outbox.has_room(1)
 
     async def close(self) -> None:
         """Forget the worker; it keeps its lease and its runs."""

@@ -3,55 +3,86 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpc.aio import EOF  # type: ignore[attr-defined]  # the stubs lack it
 
+from onward.errors import BadInput, StoreUnusable, Unavailable
 from onward.model.runs import RunEnd
 from onward.server.faults import problem_of
 from onward.server.gate import check_namespace
+from onward.server.limits import READ_BYTES
+from onward.server.outbox import Outbox
 from onward.wire.messages import messages
 from onward.wire.rows import codec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onward.core.access import Principal
+    from onward.model.runs import EndState
     from onward.server.hub import Hub
-    from onward.server.outbox import Outbox
+    from onward.server.limits import StreamLimits
 
 _END = codec(RunEnd, messages.RunEnd)
 
+_TURN = 500
+"""How many runs are added, or read, before other work has its turn."""
+
+_ASSUMED_BYTES = 64 * 1024
+"""How large an outcome is assumed to be before the first was read."""
+
+_Key = tuple[str, bool]
+"""The uid of a run, and whether a pause ends the wait too."""
+
 
 class WatchedRuns:
-    """The runs whose ends one client waits for."""
+    """The runs whose ends one client waits for.
 
-    def __init__(self, hub: Hub, principal: Principal, outbox: Outbox, server: str) -> None:
+    The hub says which of them have ended. Their outcomes, which may be large, are read a few at a
+    time, as fast as the client takes them.
+    """
+
+    def __init__(self, hub: Hub, principal: Principal, limits: StreamLimits, server: str) -> None:
         self.principal = principal
         self._hub = hub
-        self._outbox = outbox
+        self._limits = limits
+        self._outbox = Outbox(limits)
         self._server = server
-        self._watched: dict[tuple[str, bool], asyncio.Task[None]] = {}
-        self._reply = messages.WatchReply()
-        self._is_scheduled = False
+        self._watched: dict[_Key, asyncio.Future[EndState]] = {}
+        """Those of which the client has not been told yet."""
+        self._over: deque[_Key] = deque()
+        """Those that have ended, or cannot be waited for."""
+        self._is_over = asyncio.Event()
+        self._end_bytes = _ASSUMED_BYTES
+        """The average size of the outcomes that were read last."""
         self.heard_at = self.pinged_at = asyncio.get_running_loop().time()
         self._ended = asyncio.Event()
 
     async def serve(self, context: Any) -> None:
         """Answer until the client ends the stream, or the server."""
         reader = asyncio.create_task(self._read(context))
+        answerer = asyncio.create_task(self._answer())
         writer = asyncio.create_task(self._outbox.send(context.write))
         end = asyncio.create_task(self._ended.wait())
+        tasks: list[asyncio.Task[Any]] = [reader, answerer, writer, end]
         try:
-            await asyncio.wait([reader, writer, end], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if end.done():
                 self._outbox.put(messages.WatchReply(goodbye=True))
             self._outbox.end()
             await asyncio.wait([writer], timeout=1)
             if reader.done():
                 reader.result()
+            if answerer.done():
+                answerer.result()
         finally:
-            tasks = [reader, writer, end, *self._watched.values()]
             for task in tasks:
                 task.cancel()
+            for waiting in self._watched.values():
+                waiting.cancel()
             await asyncio.wait(tasks)
 
     def end(self, why: str) -> None:  # noqa: ARG002 - clients watch again, whatever the reason
@@ -62,38 +93,104 @@ class WatchedRuns:
         """Send a frame, so that proxies do not close the stream."""
         self._outbox.put(messages.WatchReply(ping=True))
 
+    # --- requests --------------------------------------------------------------------------------
+
     async def _read(self, context: Any) -> None:
         loop = asyncio.get_running_loop()
         while (data := await context.read()) is not EOF:
             self.heard_at = loop.time()
             request = messages.WatchRequest.FromString(data)
             check_namespace(request.namespace, self.principal)
-            for each in request.watch:
-                self._add(each.run, also_paused=each.also_paused)
+            for first in range(0, len(request.watch), _TURN):
+                keys = [
+                    (each.run, each.also_paused) for each in request.watch[first : first + _TURN]
+                ]
+                await self._add(keys)
             for run in request.unwatch:
                 for key in ((run, False), (run, True)):
                     if key in self._watched:
                         self._watched.pop(key).cancel()
 
-    def _add(self, run: str, *, also_paused: bool) -> None:
-        key = (run, also_paused)
-        if key not in self._watched:
-            self._watched[key] = asyncio.create_task(self._wait(run, also_paused=also_paused))
+    async def _add(self, keys: Iterable[_Key]) -> None:
+        """Watch runs; those that are too many fail."""
+        reply = messages.WatchReply()
+        for key in keys:
+            if key in self._watched:
+                continue
+            if len(self._watched) < self._limits.watched:
+                self._expect(key)
+                continue
+            fact = f"is one too many: this client already waits for {self._limits.watched:,} runs"
+            self._add_failure(reply, key, BadInput(f"run {key[0]}", fact, "Wait for fewer at once"))
+        if reply.failures:
+            await self._outbox.has_room()
+            self._outbox.put(reply)
+        await asyncio.sleep(0)
 
-    async def _wait(self, run: str, *, also_paused: bool) -> None:
+    def _expect(self, key: _Key) -> None:
+        run, also_paused = key
+        waiting = self._watched[key] = self._hub.ends.expect(run, also_paused=also_paused)
+        waiting.add_done_callback(partial(self._note, key))
+
+    def _note(self, key: _Key, done: asyncio.Future[EndState]) -> None:
+        if not done.cancelled():
+            self._over.append(key)
+            self._is_over.set()
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    async def _answer(self) -> None:
+        """Send the outcomes of runs that have ended, a few at a time."""
+        while True:
+            await self._is_over.wait()
+            self._is_over.clear()
+            while self._over:
+                await self._outbox.has_room()
+                count = min(len(self._over), _TURN, max(1, READ_BYTES // self._end_bytes))
+                keys = [self._over.popleft() for _ in range(count)]
+                await self._answer_some([key for key in keys if key in self._watched])
+
+    async def _answer_some(self, keys: list[_Key]) -> None:
+        failed = {key: error for key in keys if (error := self._watched[key].exception())}
+        found: dict[str, RunEnd] = {}
         try:
-            end = await self._hub.client.end_of(run, also_paused=also_paused)
+            wanted = [key[0] for key in keys if key not in failed]
+            found = {end.uid: end for end in await self._hub.store.ends(wanted)} if wanted else {}
+        except (Unavailable, StoreUnusable):
+            pass  # they are expected again
         except Exception as error:  # noqa: BLE001 - the client gets it
-            problem = problem_of(error, self._server, "Watch")
-            self._reply.failures.add(run=run, also_paused=also_paused, problem=problem)
-        else:
-            self._reply.ends.append(_END.to_message(end))
-        self._watched.pop((run, also_paused), None)
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            failed |= {key: error for key in keys if key not in failed}
+        for key in keys:
+            if key in self._watched and key[0] not in found and key not in failed:
+                self._expect(key)  # it was resumed or deleted meanwhile, or could not be read
+        await self._send(keys, found, failed)
 
-    def _flush(self) -> None:
-        self._is_scheduled = False
-        reply, self._reply = self._reply, messages.WatchReply()
-        self._outbox.put(reply)
+    async def _send(
+        self, keys: list[_Key], found: dict[str, RunEnd], failed: dict[_Key, BaseException]
+    ) -> None:
+        """Send outcomes and failures, in frames that are not too large."""
+        reply, size, sizes = messages.WatchReply(), 0, 0
+        for key in keys:
+            if key in failed:
+                self._add_failure(reply, key, failed[key])
+            elif key[0] in found:
+                end = _END.to_message(found[key[0]])
+                own = end.ByteSize()
+                if size and size + own > self._limits.frame_bytes:
+                    await self._outbox.has_room()
+                    self._outbox.put(reply)
+                    reply, size = messages.WatchReply(), 0
+                reply.ends.append(end)
+                size, sizes = size + own, sizes + own
+            else:
+                continue
+            self._watched.pop(key, None)
+        if sizes:
+            self._end_bytes = sizes // len(found)
+        if reply.ends or reply.failures:
+            self._outbox.put(reply)
+
+    def _add_failure(self, reply: Any, key: _Key, error: BaseException) -> None:
+        run, also_paused = key
+        problem = problem_of(error, self._server, "Watch")
+        reply.failures.add(run=run, also_paused=also_paused, problem=problem)

@@ -46,7 +46,7 @@ def test_a_hint_lets_it_look_at_that_run_alone() -> None:
     runs = Runs()
 
     async def wait() -> None:
-        results = Results(cast("Any", runs))
+        results = Results(cast("Any", runs), runs.ends)
         waiting = {uid: asyncio.ensure_future(results.end_of(uid)) for uid in "abc"}
         await asyncio.sleep(0.1)
         runs.looks.clear()
@@ -65,7 +65,7 @@ def test_a_run_whose_hint_was_lost_is_found_within_a_second_while_others_change(
     runs = Runs()
 
     async def wait() -> None:
-        results = Results(cast("Any", runs))
+        results = Results(cast("Any", runs), runs.ends)
         lost = asyncio.ensure_future(results.end_of("lost"))
         other = asyncio.ensure_future(results.end_of("other"))
         await asyncio.sleep(0.1)

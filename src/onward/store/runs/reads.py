@@ -9,11 +9,12 @@ import msgspec
 
 from onward.core.ids import is_uid, uid7
 from onward.core.instant import HOUR, instant_text
+from onward.core.run import TERMINAL, RunState
 from onward.errors import NotFound
 from onward.model.messages import InboxRow
 from onward.model.records import RecordRow
 from onward.model.run_filter import ANY_RUN
-from onward.model.runs import NotesRow, RunEnd, RunOutcome, RunRow
+from onward.model.runs import EndState, NotesRow, RunEnd, RunOutcome, RunRow
 from onward.model.workers import WorkerRow
 from onward.store.abbreviation import UID, beyond, bounds
 from onward.store.runs.flows import all_flows, flows_of
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from onward.store.database import Database, Tx
 
 T = TypeVar("T")
+
+_ENDS = {*TERMINAL, RunState.PAUSED}
 
 MAX_PAYLOAD_BYTES = 2**62
 """No limit."""
@@ -100,6 +103,11 @@ class Reads:
         wanted = dict.fromkeys(uids)
         rows = await self.read(lambda tx: tx.fetch("run_ends", uids=tx.array(wanted)))
         return [RunEnd._make(row) for row in rows]
+
+    async def end_states(self, uids: Iterable[str]) -> list[EndState]:
+        """Return the states of those runs that have ended or are paused."""
+        found = await self.ids_and_states(uids)
+        return [EndState(uid, state) for uid, (_, state) in found.items() if state in _ENDS]
 
     async def gone(self, uids: Iterable[str]) -> list[str]:
         """Return those of some runs that were deleted."""
