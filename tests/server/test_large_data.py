@@ -84,6 +84,18 @@ async def test_a_client_that_waits_for_too_many_runs_gets_an_error_for_the_rest(
         assert [end.uid for reply in replies for end in reply.ends] == ["r0"]
 
 
+async def test_a_result_that_no_reply_can_hold_is_a_final_error(sqlite: Worlds) -> None:
+    limits = StreamLimits(message_bytes=5000)
+    async with sqlite.serve(limits=limits) as world, world.worker() as worker:
+        await world.client.start("r1")
+        [run] = await worker.claim()
+        await worker.commit(*(stepped(no, run, f"a#{no}", no) for no in range(1, 31)))
+        problem = (await world.client.reply("history", {"run_id": "r1"})).problem
+        assert (problem.code, problem.is_retryable) == ("bad_input", False)
+        assert "the result of history is " in problem.message
+        assert "a server sends at most 5,000 bytes in a reply. Ask for less" in problem.message
+
+
 async def end_runs(world: World, worker: RawStream, count: int, result: bytes) -> None:
     for number in range(count):
         await world.client.start(f"r{number}")

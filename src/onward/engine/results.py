@@ -29,7 +29,7 @@ MAX_READ = 500
 _RUN = run_subject("")
 
 
-class Ended(Protocol):
+class EndedRun(Protocol):
     """A run that has ended, or is paused."""
 
     @property
@@ -39,7 +39,7 @@ class Ended(Protocol):
     def state(self) -> str: ...
 
 
-E = TypeVar("E", bound=Ended)
+E = TypeVar("E", bound=EndedRun)
 
 
 class Results(Generic[E]):

@@ -14,6 +14,7 @@ from onward.server.gate import check_namespace
 from onward.server.watched_runs import WatchedRuns
 from onward.wire.messages import messages
 from onward.wire.operations import BATCHES, OPERATIONS, to_json
+from onward.wire.problems import to_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,8 +59,20 @@ class EngineService:
             except Exception as error:  # noqa: BLE001 - the client gets it
                 problem = problem_of(error, self._name, request.operation[:100])
                 reply = messages.CallReply(problem=problem)
+            size = reply.ByteSize()
+            if size > self._limits.message_bytes:
+                problem = to_problem(self._too_large(request.operation, size))
+                reply = messages.CallReply(problem=problem)
             data_back: bytes = reply.SerializeToString()
             return data_back
+
+    def _too_large(self, operation: str, size: int) -> BadInput:
+        limit = self._limits.message_bytes
+        return BadInput(
+            f"the result of {operation}",
+            f"is {size:,} bytes; a server sends at most {limit:,} bytes in a reply",
+            "Ask for less, or open an App with the address of the database",
+        )
 
     async def _operate(self, request: Any, principal: Principal, hub: Hub) -> bytes:
         batch = BATCHES.get(request.operation)

@@ -52,7 +52,7 @@ class WatchedRuns:
         self._outbox = Outbox(limits)
         self._server = server
         self._watched: dict[_Key, asyncio.Future[EndState]] = {}
-        """Those of which the client has not been told yet."""
+        """Those whose end has not been sent yet."""
         self._over: deque[_Key] = deque()
         """Those that have ended, or cannot be waited for."""
         self._is_over = asyncio.Event()
