@@ -312,7 +312,7 @@ class _Plan:
         should not become large.
         """
         fitting = BYTES_AHEAD // max(1, self._shape.average)
-        return min(self._limit_of_all, max(self._limit, fitting))
+        return min(self._limit_of_all, max(1, fitting))
 
     def _chunk(
         self, items: Sequence[Item], name: str | None = None, *, limit: int | None = None

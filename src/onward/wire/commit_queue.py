@@ -15,10 +15,11 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.core.lease import Fate
-from onward.errors import Unavailable
+from onward.errors import PayloadTooLarge, Unavailable
 from onward.model.commits import CommitOutcome
 from onward.store.writing.lane import call_each
 from onward.wire.messages import messages
+from onward.wire.rpc import MAX_COMMIT_BYTES
 from onward.wire.work import add_commit, outcome_of
 
 if TYPE_CHECKING:
@@ -231,7 +232,13 @@ class CommitQueue:
         room = min(MAX_COMMITS, wire.limits.commits - len(self._sent))
         while self._waiting and frame.size < room:
             commit, then = self._waiting[0]
-            size += commit.weigh()[1]
+            own = commit.weigh()[1]
+            if own > MAX_COMMIT_BYTES:  # no stream could carry it: only its run fails
+                self._waiting.popleft()
+                error = PayloadTooLarge("a commit with results", own, MAX_COMMIT_BYTES)
+                self._call(deque([(then, error)]))
+                continue
+            size += own
             if frame.size and size > wire.limits.frame_bytes:
                 break
             self._waiting.popleft()
@@ -239,8 +246,9 @@ class CommitQueue:
             self._sent[self._numbers] = _Sent(commit, then, frame)
             add_commit(request.commits, self._numbers, commit)
             frame.size += 1
-        self._frames += 1
-        frame.id = wire.send(request)
+        if frame.size:
+            self._frames += 1
+            frame.id = wire.send(request)
 
     def _fail(self, error: BaseException) -> None:
         left = [sent.then for sent in self._sent.values()]

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 from onward.wire.messages import messages
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+MAX_COMMIT_BYTES = 8 * 1024 * 1024
+"""What a server takes of payloads in one commit."""
+
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 """What a sender puts into one message, if it can be divided."""
 

@@ -6,7 +6,12 @@ import asyncio
 
 import pytest
 
+from onward.core.run import RunState
+from onward.errors import PayloadTooLarge
+from onward.model.commits import Commit, CommitOutcome
+from onward.model.runs import Move
 from onward.wire.messages import messages
+from onward.wire.rpc import MAX_COMMIT_BYTES
 from tests.unit.wire.test_remote_worker import joined
 
 pytestmark = pytest.mark.usefixtures("onward_clock")
@@ -26,3 +31,23 @@ async def test_requests_may_wait_behind_a_large_response_that_takes_long() -> No
         world.stream.answer(behind, owned=messages.OwnedReply())
         assert list(await load) == ["r1"]
         assert not await other
+
+
+async def test_a_commit_that_no_frame_can_hold_fails_without_being_sent() -> None:
+    async with joined() as world:
+        result = b"x" * (MAX_COMMIT_BYTES + 1)
+        end = Move(RunState.SUCCEEDED, result=result)
+        answers = world.submit(Commit("a", 1, move=end), Commit("b", 1))
+        frame = await world.stream.sent("commits")
+        [sent] = frame.commits.commits
+        assert sent.run == "b"
+        world.stream.answer(frame, commits=messages.CommitsReply(done=[sent.no]), at=2)
+        await world.worker.flush()
+        alone = world.submit(Commit("c", 1, move=end))
+        await world.worker.flush()
+        assert [type(each) for each in (*answers, *alone)] == [
+            PayloadTooLarge,
+            CommitOutcome,
+            PayloadTooLarge,
+        ]
+        assert not world.stream.unread

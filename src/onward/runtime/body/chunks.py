@@ -64,8 +64,11 @@ MAX_KEY_BYTES = 300
 MAX_BYTES = 4 * 1024 * 1024
 """How large the items of one chunk may be together, and its results before it begins no more."""
 
-BYTES_AHEAD = 4 * MAX_BYTES
-"""How many bytes the calls may return that are under way when a chunk begins no more."""
+BYTES_AHEAD = 3 * 1024 * 1024
+"""How many bytes the calls may return that are under way when a chunk begins no more.
+
+Together with `MAX_BYTES`, this is less than a server takes in one commit.
+"""
 
 
 class ChunkShape:

@@ -14,7 +14,7 @@ from onward.core.lease import Fate
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.core.value import Value
-from onward.errors import Rejected
+from onward.errors import PayloadTooLarge, Rejected, WriteRefused
 from onward.model.commits import NOTHING_ATTACHED, Attachments, Commit
 from onward.model.records import NewRecord
 from onward.model.runs import Move
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     Write = Callable[[Commit, Answered], None]
 
 
+_REFUSED = (PayloadTooLarge, Rejected, WriteRefused)
 _LOST = Fate.LOST  # looked up once: see `core.replay.machine`
 
 
@@ -327,7 +328,7 @@ class Journal:
         self, then: Callable[[CommitOutcome], None], answer: CommitOutcome | BaseException
     ) -> None:
         self.writing -= 1
-        if isinstance(answer, Rejected):  # trying again would not help: only this run suffers
+        if isinstance(answer, _REFUSED):  # trying again would not help: only this run suffers
             self._broken(answer)
             return
         if isinstance(answer, BaseException) or answer.fate is _LOST:
