@@ -128,7 +128,10 @@ export interface WorkerOptions {
 
 /** Executes steps and workflows for an Onward server. */
 export class Worker {
-  /** @param url `onward://host[:7170][,host2[:port2]][?ca=file]`; by default, the environment variable ONWARD_URL. */
+  /**
+   * @param url `onward://host[:7170][,host2[:port2]][?ca=FILE][&cert=FILE]`; by default the variable ONWARD_URL. `ca` is
+   * the certificate authority of the server. `cert` is a PEM file with this client's certificate chain and private key.
+   */
   constructor(url: string | undefined, options?: WorkerOptions);
   /** Run the worker until `stop()`, SIGTERM or SIGINT. */
   run(options?: { handleSignals?: boolean; onReady?: () => void }): Promise<void>;

@@ -5,7 +5,7 @@ import { microseconds } from './durations.js';
 import { BadInput } from './errors.js';
 import { policyOf } from './retry.js';
 import { Session } from './session.js';
-import { readUrl } from './wire.js';
+import { readAccess, readUrl } from './wire.js';
 
 function definition(what, name, fn, options) {
   if (typeof name !== 'string' || name === '' || Buffer.byteLength(name) > 500) {
@@ -55,10 +55,10 @@ export class Worker {
     const { version } = options;
     this.#options = {
       address: readUrl(url ?? process.env.ONWARD_URL),
-      access: {
-        key: options.key ?? process.env.ONWARD_KEY,
-        namespace: options.namespace ?? process.env.ONWARD_NAMESPACE,
-      },
+      access: readAccess(
+        options.key ?? process.env.ONWARD_KEY,
+        options.namespace ?? process.env.ONWARD_NAMESPACE,
+      ),
       steps: byName(options.steps, version),
       workflows: byName(options.workflows, version),
       queues: options.queues ?? ['default'],
