@@ -100,7 +100,16 @@ export class Problem extends Error {
   }
 }
 
-/** The code of a run does not match its history: the run pauses until other code is deployed. */
+/** The server does not accept this worker. It is shown in one line: no line of code is at fault. */
+export class Refused extends Error {
+  constructor(message) {
+    super(message);
+    Object.defineProperty(this, 'name', { value: 'Refused', enumerable: false });
+    this.stack = `Refused: ${message}`;
+  }
+}
+
+/** Code and history of a run do not fit: it pauses until other code is deployed. */
 export class Divergence extends Error {
   constructor(message, step = null) {
     super(message);
@@ -177,10 +186,24 @@ function failureOf(error, deep) {
   return failure;
 }
 
+/** Return the frames of an error, each with a newline at its end: readers put the message after them. */
 function framesOf(error) {
   const stack = String(error.stack ?? '');
   const start = stack.indexOf('\n    at ');
-  return start < 0 ? '' : stack.slice(start + 1);
+  return start < 0 ? '' : `${stack.slice(start + 1).trimEnd()}\n`;
+}
+
+/**
+ * Return an error as fields of a log event: type, message, and frames, with those of its causes.
+ * @returns {{error: string, message: string, stack: string}}
+ */
+export function errorFields(error) {
+  const failure = failureOf(error, MAX_CHAIN);
+  let stack = failure.traceback ?? '';
+  for (let { cause } = failure; cause !== undefined; cause = cause.cause) {
+    stack += `Caused by ${cause.type}: ${cause.message}\n${cause.traceback ?? ''}`;
+  }
+  return { error: failure.type, message: failure.message, stack };
 }
 
 /** Return an error as the JSON in which it is stored, without a tag. */

@@ -1,7 +1,7 @@
 // How a run leaves its worker: it waits, pauses, ends, is retried, or breaks.
 
 import { decode, decodeError, encode, encodeError } from './codec.js';
-import { Cancelled, Divergence, typesOf } from './errors.js';
+import { Cancelled, Divergence, errorFields, typesOf } from './errors.js';
 import { CANCEL_IDENTITY } from './identity.js';
 import { decide } from './retry.js';
 import { readStop, stopMove } from './stopping.js';
@@ -165,7 +165,7 @@ export class Leaving {
   /** End the run for an internal error: it must neither hang nor be tried again and again. */
   breakOff(error) {
     const execution = this.#execution;
-    execution.host.log('run.broken', { run: execution.claimed.id, error: error?.constructor?.name });
+    execution.host.log('run.broken', { run: execution.claimed.id, ...errorFields(error) });
     if (this.#isBroken) {
       execution.drop(); // not even the failure can be written
       return;

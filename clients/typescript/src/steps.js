@@ -2,7 +2,7 @@
 
 import { beginAttempt } from './attempt.js';
 import { decode, encodeError } from './codec.js';
-import { Cancelled } from './errors.js';
+import { Cancelled, errorFields } from './errors.js';
 import { decide } from './retry.js';
 
 export class Steps {
@@ -57,8 +57,7 @@ export class Steps {
     const execution = this.#execution;
     const { host, journal, replay, claimed } = execution;
     const after = decide(call.limits.retry, call.attempt, error, host.now() - call.since);
-    const kind = error?.constructor?.name;
-    host.log('step.failed', { run: claimed.id, step: call.name, attempt: call.attempt, error: kind });
+    host.log('step.failed', { run: claimed.id, step: call.name, attempt: call.attempt, ...errorFields(error) });
     if (after === null) {
       execution.close(call, { state: 'failed', error: encodeError(error) });
       return;

@@ -40,9 +40,9 @@ function byName(definitions = [], version) {
   return new Map(definitions.map((each) => [each.name, { ...each, ...code }]));
 }
 
-function logLine(event, fields) {
+function logLine(event, { stack = '', ...fields }) {
   const shown = Object.entries(fields).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
-  process.stderr.write(`${event}: ${shown.join(' ')}\n`);
+  process.stderr.write(`${event}: ${shown.join(' ')}\n${stack}`);
 }
 
 /** Executes steps and workflows for an Onward server. */

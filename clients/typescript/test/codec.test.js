@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 import { decode, decodeError, encode, encodeError, fingerprint } from '../src/codec.js';
 import { microseconds, shown } from '../src/durations.js';
-import { Fatal, RunFailed, StepFailed, TimedOut, Unencodable } from '../src/errors.js';
+import { Fatal, RunFailed, StepFailed, TimedOut, Unencodable, errorFields } from '../src/errors.js';
 import { Naming, childUid, escaped } from '../src/identity.js';
 import { STEPS, decide, delayAfter, policyOf } from '../src/retry.js';
 
@@ -46,6 +46,18 @@ test('an error keeps its type, its bases and its cause', () => {
   assert.ok(error.isA('OutOfStock') && error.isA('Fatal'));
   assert.equal(error.message, 'no tea');
   assert.equal(error.cause.type, 'RangeError');
+});
+
+test('the frames of an error end with a newline, so that a message can follow', () => {
+  const { traceback } = decode(encodeError(new RangeError('negative amount')));
+  assert.match(traceback, /^    at .*\n$/s);
+});
+
+test('a log event shows type, message and frames of an error and of its causes', () => {
+  const { error, message, stack } = errorFields(new RangeError('negative amount', { cause: new TypeError('no text') }));
+  assert.deepEqual([error, message], ['RangeError', 'negative amount']);
+  assert.match(stack, /^    at .*\nCaused by TypeError: no text\n    at .*\n$/s);
+  assert.deepEqual(errorFields('thrown'), { error: 'Error', message: 'thrown', stack: '' });
 });
 
 test('errors of Onward come back as themselves', () => {
