@@ -38,6 +38,8 @@ export class Session {
   #writing = new Set();
   #auditAt = performance.now() + AUDIT_MS;
   #wake = () => {};
+  /** Runs that were claimed and have not begun: their histories are being read. */
+  #loading = new Map();
 
   /**
    * @param options  What the worker offers; see `Worker`.
@@ -77,7 +79,7 @@ export class Session {
 
   /** The runs that it has, with their fences. */
   held() {
-    return Object.fromEntries([...this.running.values()].map((run) => [run.uid, run.fence]));
+    return Object.fromEntries([...this.#loading.values(), ...this.running.values()].map((run) => [run.uid, run.fence]));
   }
 
   /** Work until the worker is stopped, or its lease is lost; return which. */
@@ -191,16 +193,28 @@ export class Session {
   }
 
   async #begin(claimed) {
-    const runs = [];
-    for (const run of claimed) {
-      if ((run.crashes ?? 0) < MAX_CRASHES) runs.push(run);
-      else await this.#giveUp(run, { state: 'failed', reason: 'crashed', error_type: 'crashed' });
-    }
-    const loaded = await this.#load(runs);
-    for (const run of runs) {
-      const found = loaded.get(run.uid) ?? { history: [], inbox: [] };
-      if (found.failure) await this.#giveUp(run, failed(new Error(found.failure.message)));
-      else await this.#start(run, found);
+    for (const run of claimed) this.#loading.set(run.uid, run);
+    try {
+      const runs = [];
+      for (const run of claimed) {
+        if ((run.crashes ?? 0) < MAX_CRASHES) {
+          runs.push(run);
+          continue;
+        }
+        await this.#giveUp(run, { state: 'failed', reason: 'crashed', error_type: 'crashed' });
+        this.#loading.delete(run.uid);
+      }
+      const loaded = await this.#load(runs);
+      for (const run of runs) {
+        if (this.isStopping) return; // leaving gives them back
+        if (!this.#loading.has(run.uid)) continue; // it was lost meanwhile
+        const found = loaded.get(run.uid) ?? { history: [], inbox: [] };
+        if (found.failure) await this.#giveUp(run, failed(new Error(found.failure.message)));
+        else await this.#start(run, found);
+        this.#loading.delete(run.uid);
+      }
+    } finally {
+      this.#loading.clear(); // the next audit gives back those that did not begin
     }
   }
 
@@ -308,7 +322,11 @@ export class Session {
   }
 
   #onReconnect(lost) {
-    for (const uid of lost) this.running.get(uid)?.drop();
+    for (const uid of lost) {
+      const run = this.#loading.get(uid);
+      if (this.#loading.delete(uid)) this.log('run.lost', { run: run.id });
+      this.running.get(uid)?.drop();
+    }
     this.#auditAt = 0;
   }
 
