@@ -1,7 +1,7 @@
 // The stream of one worker: requests, commits in batches, pings; after a break it reconnects and sends again what was
 // not answered. Every request recognises its own result at the server, so sending twice is safe.
 
-import { Problem } from './errors.js';
+import { Problem, Refused } from './errors.js';
 import { connect } from './wire.js';
 
 const FRAME_BYTES = 3 * 1024 * 1024;
@@ -11,6 +11,8 @@ const PING_MS = 10_000;
 const SILENCE_MS = 25_000;
 const FIRST_DELAY_MS = 100;
 const MAX_DELAY_MS = 5_000;
+/** How often an outage is logged while its reason does not change. */
+const REMIND_MS = 30_000;
 
 /**
  * @typedef {object} Hooks
@@ -35,6 +37,8 @@ export class Connection {
   #isReady = false;
   #isClosed = false;
   #tries = 0;
+  /** The last failure that was logged. */
+  #logged = { reason: '', at: 0 };
   #timer = null;
   #nextId = 2;
   #nextNo = 1;
@@ -109,8 +113,17 @@ export class Connection {
 
   #connect() {
     if (this.#isClosed) return;
-    const { client, metadata } = connect(this.#address, this.#access, this.#tries);
-    const stream = client.Work(metadata);
+    let client;
+    let stream;
+    try {
+      const connection = connect(this.#address, this.#access, this.#tries);
+      client = connection.client;
+      stream = client.Work(connection.metadata);
+    } catch (error) {
+      if (this.#joined !== undefined) this.#fail(error);
+      else this.#tryAgain(error); // a file with certificates is being replaced
+      return;
+    }
     this.#client = client;
     this.#stream = stream;
     this.#heardAt = performance.now();
@@ -139,9 +152,8 @@ export class Connection {
     this.#isReady = false;
     stream.cancel();
     this.#client.close();
-    if (this.#tries === 0) this.#hooks.log('worker.disconnected', { error: error.code ?? error.message });
     if (isFinal(error)) {
-      this.#fail(error);
+      this.#fail(new Refused(`the server refused this worker: ${reasonOf(error)}`));
       return;
     }
     // What was sent and not answered is sent again on the next stream, before anything newer.
@@ -155,10 +167,23 @@ export class Connection {
         request.reject(new Disconnected());
       }
     }
+    this.#tryAgain(error);
+  }
+
+  #tryAgain(error) {
+    this.#logOutage(reasonOf(error));
     this.#tries += 1;
     const delay = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** (this.#tries - 1)) * (1 + Math.random() / 2);
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#connect(), delay);
+  }
+
+  #logOutage(reason) {
+    const now = performance.now();
+    if (this.#tries > 0 && reason === this.#logged.reason && now - this.#logged.at < REMIND_MS) return;
+    this.#logged = { reason, at: now };
+    const server = this.#address.addresses[this.#tries % this.#address.addresses.length];
+    this.#hooks.log('worker.disconnected', { server, error: reason, tries: this.#tries + 1 });
   }
 
   #fail(error) {
@@ -194,7 +219,7 @@ export class Connection {
       const problem = new Problem(body);
       if (problem.code === 'lease_lost') this.#hooks.onLeaseLost();
       else if (problem.isRetryable) this.#onBroken(this.#stream, problem);
-      else this.#fail(problem);
+      else this.#fail(new Refused(`the server refused this worker: ${reasonOf(problem)}`));
       return;
     }
     this.#tries = 0;
@@ -301,6 +326,12 @@ export class Disconnected extends Error {
 
 function isFinal(error) {
   return [3, 7, 12, 16].includes(error.code); // a request, a right, a service or a key that will not become valid
+}
+
+/** Return why a stream broke, in words: gRPC puts numbers and metadata around them. */
+function reasonOf(error) {
+  const text = String(error.details || error.message || error.code);
+  return text.replace(/\s*Resolution note:\s*$/, '').replace(/\s+/g, ' ').trim();
 }
 
 /** Return the parts of one reply as one: their lists one after the other. */

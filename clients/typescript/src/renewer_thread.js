@@ -10,13 +10,14 @@ const { address, access, worker, lease, joinedAt } = workerData;
 const everyMs = lease / 3000;
 let ticked = performance.now();
 let tries = 0;
-let connection = connect(address, access, tries);
+let connection = null;
 
 parentPort.on('message', () => {
   ticked = performance.now();
 });
 
-function renew() {
+async function renew() {
+  connection ??= connect(address, access, tries);
   const { client, metadata } = connection;
   return new Promise((resolve, reject) => {
     const deadline = Date.now() + Math.max(1000, everyMs);
@@ -37,8 +38,8 @@ async function tick() {
     if (reply.is_kept) setTimeout(tick, everyMs);
   } catch {
     tries += 1;
-    connection.client.close();
-    connection = connect(address, access, tries);
+    connection?.client.close();
+    connection = null;
     setTimeout(tick, Math.min(250, everyMs / 8));
   }
 }

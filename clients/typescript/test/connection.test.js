@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { inspect } from 'node:util';
+
+import grpc from '@grpc/grpc-js';
+
+import { Connection } from '../src/connection.js';
+import { Worker, step } from '../src/index.js';
+import { readUrl, workersClient } from '../src/wire.js';
+
+const WELCOME = { server: 'test', max_commits: 10 };
+
+/** Serve `Work` with a function of each request and its stream, and the number of the stream; return the URL. */
+async function serve(t, onRequest) {
+  const server = new grpc.Server();
+  let streams = 0;
+  server.addService(workersClient().service, {
+    Work(stream) {
+      const nth = (streams += 1);
+      stream.on('error', () => {});
+      stream.on('data', (request) => onRequest(request, stream, nth));
+    },
+    Renew: (_, answer) => answer(null, { is_kept: true }),
+  });
+  const port = await new Promise((resolve, reject) => {
+    const bound = (error, found) => (error ? reject(error) : resolve(found));
+    server.bindAsync('127.0.0.1:0', grpc.ServerCredentials.createInsecure(), bound);
+  });
+  t.after(() => server.forceShutdown());
+  return `onward://127.0.0.1:${port}`;
+}
+
+function connectionTo(t, url, events = []) {
+  const log = (event, fields) => events.push({ event, ...fields });
+  const hooks = { log, held: () => ({}), onNews() {}, onReconnect() {}, onLeaseLost() {}, onFailed() {} };
+  const connection = new Connection(readUrl(url), {}, { protocol: 1 }, hooks);
+  t.after(() => connection.close());
+  return connection;
+}
+
+async function until(isTrue, what) {
+  const end = Date.now() + 10_000;
+  while (!isTrue()) {
+    if (Date.now() > end) assert.fail(`it did not happen: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+test('an outage is logged in words, and again after a while', async (t) => {
+  let ahead = 0;
+  const real = performance.now.bind(performance);
+  t.mock.method(performance, 'now', () => real() + ahead);
+  const events = [];
+  connectionTo(t, 'onward://127.0.0.1:1', events).open().catch(() => {});
+  await until(() => events.length === 1, 'the first event');
+  assert.equal(events[0].event, 'worker.disconnected');
+  assert.match(events[0].error, /ECONNREFUSED/);
+  assert.equal(events[0].server, '127.0.0.1:1');
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  assert.equal(events.length, 1);
+  ahead = 31_000;
+  await until(() => events.length === 2, 'a second event');
+  assert.ok(events[1].tries > 2);
+});
+
+test('a worker that the server refuses gets an error of one line', async (t) => {
+  const url = await serve(t, (_, stream) => {
+    const metadata = new grpc.Metadata();
+    metadata.set('onward-problem-bin', Buffer.from('bytes'));
+    stream.emit('error', { code: grpc.status.UNAUTHENTICATED, details: 'the key was revoked', metadata });
+  });
+  const error = await connectionTo(t, url).open().catch((failed) => failed);
+  assert.equal(inspect(error).replace(/^\[|\]$/g, ''), 'Refused: the server refused this worker: the key was revoked');
+});
+
+test('a problem that answers the first request is an error of one line', async (t) => {
+  const problem = { code: 'bad_input', message: 'the queue is not allowed' };
+  const url = await serve(t, ({ id }, stream) => stream.write({ id, problem }));
+  const error = await connectionTo(t, url).open().catch((failed) => failed);
+  assert.match(inspect(error), /^\[?Refused: .*the queue is not allowed\]?$/);
+});
+
+test('the clock follows responses, not the times of commits that were written before', async (t) => {
+  const later = 2_000_000_000_000_000;
+  const url = await serve(t, ({ id, request, commits }, stream) => {
+    if (request === 'hello') stream.write({ id, at: later, hello: WELCOME });
+    if (request !== 'commits') return;
+    const others = commits.commits.map(({ no }) => ({ no, fate: 'done', at: 1000 }));
+    stream.write({ id, at: later + 1_000_000, commits: { done: [], others } });
+  });
+  const connection = connectionTo(t, url);
+  await connection.open();
+  assert.deepEqual(await connection.commit({ run: 'r', fence: 1 }), { fate: 'done', at: 1000 });
+  assert.ok(connection.now() >= later + 1_000_000);
+});
+
+for (const isLost of [true, false]) {
+  test(`a run ${isLost ? 'lost' : 'kept'} while its history is read ${isLost ? 'does not begin' : 'begins'}`, async (t) => {
+    let held;
+    let isLoaded = false;
+    let isClaimed = false;
+    const run = { uid: 'u1', id: 'r1', name: 'step pay', kind: 'step', fence: 2, input: Buffer.from('json:{}') };
+    const url = await serve(t, ({ id, request, hello, load }, stream, nth) => {
+      if (request === 'hello') {
+        if (nth > 1) held = hello.held;
+        stream.write({ id, at: 1, hello: { ...WELCOME, lost: nth > 1 && isLost ? ['u1'] : [] } });
+      } else if (request === 'claim' && !isClaimed) {
+        isClaimed = true;
+        stream.write({ id, at: 1, claim: { runs: [run] } });
+      } else if (request === 'load' && nth === 1) {
+        stream.emit('error', { code: grpc.status.UNAVAILABLE, details: 'it broke' });
+      } else if (request === 'load') {
+        isLoaded = true;
+        stream.write({ id, at: 1, load: { runs: load.histories.map((uid) => ({ run: uid })) } });
+      } else if (request === 'audit' || request === 'leave') stream.write({ id, at: 1, [request]: {} });
+    });
+    let calls = 0;
+    const pay = step('pay', () => (calls += 1));
+    const worker = new Worker(url, { steps: [pay], log() {}, drain: '10ms' });
+    const running = worker.run({ handleSignals: false });
+    await until(() => isLoaded, 'the history is read');
+    if (!isLost) await until(() => calls === 1, 'the step runs');
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    assert.deepEqual(held, { u1: 2 });
+    assert.equal(calls, isLost ? 0 : 1);
+    worker.stop();
+    await running;
+  });
+}
