@@ -3,7 +3,6 @@ import { test } from 'node:test';
 
 import { Replay } from '../src/replay.js';
 import { Inbox, readEnd } from '../src/inbox.js';
-import { readUrl } from '../src/wire.js';
 
 const record = (identity, seq, kind, name, rest = {}) => ({ identity, attempt: 1, seq, kind, name, state: 'succeeded', at: seq ?? 0, ...rest });
 
@@ -57,12 +56,4 @@ test('an inbox knows each message once, and what holds the run', () => {
 test('the end of a child has a state, a reason, and data with line breaks', () => {
   const end = readEnd(Buffer.from('failed\nlogic\njson:{"a":\n1}'));
   assert.deepEqual([end.state, end.reason, end.data.toString()], ['failed', 'logic', 'json:{"a":\n1}']);
-});
-
-test('a URL names hosts; a key does not belong in it', () => {
-  assert.deepEqual(readUrl('onward://localhost'), { addresses: ['localhost:7170'], isLocal: true, ca: null });
-  assert.equal(readUrl('onward://a:1,b?ca=x.pem').addresses.join(), 'a:1,b:7170');
-  assert.equal(readUrl('onward://example.com').isLocal, false);
-  assert.throws(() => readUrl('onward://onw_key@host'), /ONWARD_KEY/);
-  assert.throws(() => readUrl('http://host'), /not the address/);
 });

@@ -48,6 +48,8 @@ test('a key in a URL is refused and not shown', () => {
     refusalOf(() => readUrl(url));
   }
   assert.match(refusalOf(() => readUrl(`onward://host?key=${SECRET}`)), /contains a key.*ONWARD_KEY/);
+  assert.match(refusalOf(() => readUrl(`onward://${SECRET}@host`)), /contains .*a key.*ONWARD_KEY/);
+  assert.match(refusalOf(() => readUrl('http://host')), /does not begin with 'onward:\/\/'/);
 });
 
 test('an unknown option of a URL is refused by name', () => {
@@ -59,6 +61,8 @@ test('a URL has hosts, ports and files', () => {
   const local = readUrl('onward://localhost');
   assert.deepEqual([local.addresses, local.usesTls], [['localhost:7170'], false]);
   assert.deepEqual(readUrl('onward://[::1],127.0.0.1:8').addresses, ['[::1]:7170', '127.0.0.1:8']);
+  assert.equal(readUrl('onward://a:1,b?ca=x.pem').addresses.join(), 'a:1,b:7170');
+  assert.equal(readUrl('onward://example.com').usesTls, true);
   assert.equal(readUrl('onward://localhost,example.com/').usesTls, true);
   assert.equal(readUrl('onward://localhost?cert=me.pem').usesTls, true);
   const both = readUrl('onward://localhost?ca=a%20b.pem&cert=/c.pem');
