@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onward.core.lease import Fate
 from onward.core.owner_rights import OwnerCall
 from onward.engine.frame_checks import (
+    EVENT_GONE,
     HeldRun,
     KnownWorker,
     after_commit,
@@ -120,13 +121,16 @@ class WorkerRights:
         """Read what is needed to check a commit."""
         return await self._read_facts(self._runs[commit.run], needed)
 
-    def checked(self, commit: Commit, *facts: FrameFacts) -> Commit:
-        """Return a commit of a run that the worker has as it is written.
+    def checked(self, commit: Commit, *facts: FrameFacts) -> Commit | None:
+        """Return a commit of a run that the worker has as it is written; None: it is `busy`.
 
         Raises:
             WriteRefused: the worker may not write it.
         """
-        _raise(check_commit(self._known, commit, *facts))
+        refusal = check_commit(self._known, commit, *facts)
+        if refusal is not None and refusal.rule == EVENT_GONE:
+            return None
+        _raise(refusal)
         return as_written(commit)
 
     def written(self, commit: Commit, outcome: CommitOutcome) -> None:

@@ -304,8 +304,11 @@ class StreamSession:
         else:
             self._submit(no, self._rights.checked(commit))
 
-    def _submit(self, no: int, commit: Commit) -> None:
-        self.engine.submit(commit, partial(self._written, no, commit))
+    def _submit(self, no: int, commit: Commit | None) -> None:
+        if commit is None:
+            self._answer_commit(no, CommitOutcome(Fate.BUSY, 0))
+        else:
+            self.engine.submit(commit, partial(self._written, no, commit))
 
     async def _submit_after(
         self, before: asyncio.Task[None] | None, no: int, commit: Commit, needed: NeededFacts
