@@ -72,6 +72,11 @@ class WriteRefused(UserError):
     rule: str
     fact: str
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was refused because the worker no longer has the run."""
+        return self.rule in ("run", "fence")
+
     def __str__(self) -> str:
         return (
             f"the server refused a write (rule {self.rule}): {closed(self.fact)} "

@@ -11,10 +11,13 @@ import pytest
 
 from onward import App, Signal, workflow
 from onward.errors import BadInput, BadStoreUrl, StoreUnusable, Unavailable
+from onward.pipelines import Pipeline
+from tests.kit.watching import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onward.pipelines import ProducerContext
     from tests.kit.servers import ServerThread
 
 go = Signal("go", int)
@@ -68,6 +71,28 @@ async def test_a_wait_for_a_result_goes_on_while_a_server_restarts(
         assert await result == 3
         await working.__aexit__(None, None, None)
         await app.__aexit__(None, None, None)
+
+
+async def test_a_run_whose_commit_the_server_refuses_fails(server_url: str) -> None:
+    """A worker that tried again would be refused again."""
+    numbers = Pipeline("numbers")
+    found = numbers.topic("found", str)
+
+    @numbers.producer(every="1h", publishes=[found])
+    async def find(ctx: ProducerContext, cursor: None) -> None:
+        for number in range(5):  # in one commit, of more than 8 MiB
+            ctx.publish(found, "x" * 2_000_000, id=str(number))
+
+    async with App(server_url) as app, app.worker(pipelines=[numbers]):
+        await app.pipelines.trigger("numbers")
+
+        async def has_failed() -> bool:
+            return bool(await app.runs(kind="producer", state="failed"))
+
+        await until(has_failed)
+        [run] = await app.runs(kind="producer")
+        assert (run.reason, run.error_type) == ("internal", "onward.errors.WriteRefused")
+        assert "a commit of 2 rows" in str(run.error)
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:

@@ -110,8 +110,8 @@ class FakeEngine:
         self.runs: dict[str, FakeRun] = {}
         self.effects: dict[str, EffectRow] = {}
         self.calls: list[str] = []
-        self.before_commit: Callable[[Commit], Fate | None] = lambda _: None
-        """A test may look at a commit, change something, or say that the run is lost."""
+        self.before_commit: Callable[[Commit], Fate | Exception | None] = lambda _: None
+        """A test may look at a commit, change something, refuse it, or say that the run is lost."""
         self.states: list[str] = []
         """The states that were written to the ledger."""
         self._woken = asyncio.Event()
@@ -236,8 +236,9 @@ class FakeEngine:
     # --- commits ---------------------------------------------------------------------------------
 
     def submit(self, commit: Commit, then: Answered) -> None:
-        fate = self.before_commit(commit) or self._commit(commit)
-        asyncio.get_running_loop().call_soon(then, CommitOutcome(fate, self.clock.wall()))
+        met = self.before_commit(commit) or self._commit(commit)
+        answer = met if isinstance(met, Exception) else CommitOutcome(met, self.clock.wall())
+        asyncio.get_running_loop().call_soon(then, answer)
         asyncio.get_running_loop().create_task(self._notify())
 
     def _commit(self, commit: Commit) -> Fate:

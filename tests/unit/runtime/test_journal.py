@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from onward.core.lease import Fate
 from onward.core.replay import LateStart, Replay
+from onward.errors import Rejected, Unavailable, WriteRefused
 from onward.model.commits import CommitOutcome
 from onward.model.runs import ClaimedRun
 from onward.runtime.body.clock import ClockCall
@@ -40,6 +43,9 @@ class Desk:
 
     def answer(self, fate: Fate = Fate.DONE) -> None:
         self.answers.pop(0)(CommitOutcome(fate, 7))
+
+    def refuse(self, error: Exception) -> None:
+        self.answers.pop(0)(error)
 
 
 async def test_a_clock_record_does_not_count_as_progress_of_a_run_that_crashed() -> None:
@@ -81,3 +87,23 @@ async def test_what_waits_does_not_happen_when_the_run_is_lost() -> None:
 
     desk.answer(Fate.LOST)
     assert desk.told == ["lost"]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Rejected("it has a NUL"), "broken"),
+        (WriteRefused("size", "a record is too large"), "broken"),
+        (WriteRefused("run", "the worker does not have it"), "lost"),
+        (WriteRefused("fence", "the run has another fence"), "lost"),
+        (Unavailable("the server", "is away"), "lost"),
+    ],
+)
+async def test_a_refused_commit_breaks_the_run_unless_the_run_is_lost(
+    error: Exception, told: str
+) -> None:
+    desk = Desk()
+    desk.write()
+
+    desk.refuse(error)
+    assert desk.told == [told]

@@ -133,7 +133,8 @@ class Children:
         """Return the children that end with the run, given the calls that it waits for."""
         awaited = (call for call in calls if isinstance(call, ChildCall))
         bound = [call.child for call in awaited if call.is_begun and call.is_cancelled_with_parent]
-        return list(dict.fromkeys((*self._unwanted, *self._started, *bound)))
+        left = dict.fromkeys((*self._unwanted, *self._started, *bound))
+        return [child for child in left if child not in self._journal.not_started]
 
     # --- the life of a child ---------------------------------------------------------------------
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     Write = Callable[[Commit, Answered], None]
 
 
-_REFUSED = (PayloadTooLarge, Rejected, WriteRefused)
 _LOST = Fate.LOST  # looked up once: see `core.replay.machine`
 
 
@@ -60,7 +59,7 @@ class Journal:
         replay: Receives every record, once it is written.
         write: Commits, together with whatever else has gathered.
         lost: Is called when the run turns out to be another's, or the store is away for good.
-        broken: Is called when something that cannot happen did.
+        broken: Is called when something that cannot happen did, or a commit was refused.
         version: The version of the code, kept with every record.
     """
 
@@ -90,6 +89,8 @@ class Journal:
         self._then: Callable[[], None] | None = None
         self.recording: dict[str, list[Callable[[], None]]] = {}
         """The calls of which a record is being written, and what waits for that."""
+        self.not_started: set[str] = set()
+        """Children that do not exist, because the commit that starts them was refused."""
 
     def when_recorded(self, identity: str, then: Callable[[], None]) -> None:
         """Call this once the record of a call that is being written is in history."""
@@ -310,7 +311,7 @@ class Journal:
             move = self._reach(self._phase, records, move)
         self.writing += 1
         commit = Commit(self._uid, self._fence, records, move, (), starts, attached)
-        self._commit(commit, partial(self._answered, then))
+        self._commit(commit, partial(self._answered, commit, then))
 
     def _reach(
         self, phase: Phase, records: tuple[NewRecord, ...], move: Move | None
@@ -325,14 +326,17 @@ class Journal:
         return (move or Move(RunState.RUNNING))._replace(phase=reached)
 
     def _answered(
-        self, then: Callable[[CommitOutcome], None], answer: CommitOutcome | BaseException
+        self,
+        commit: Commit,
+        then: Callable[[CommitOutcome], None],
+        answer: CommitOutcome | BaseException,
     ) -> None:
         self.writing -= 1
-        if isinstance(answer, _REFUSED):  # trying again would not help: only this run suffers
-            self._broken(answer)
+        if isinstance(answer, BaseException):
+            self._failed(commit, answer)
             return
-        if isinstance(answer, BaseException) or answer.fate is _LOST:
-            self._lost()  # or the store is away, or its lane was cancelled
+        if answer.fate is _LOST:
+            self._lost()
             return
         try:
             then(answer)
@@ -342,3 +346,20 @@ class Journal:
         except BaseException as bug:  # noqa: BLE001 - in a callback nothing else would catch it
             raise_interrupt(bug)
             self._broken(bug)
+
+    def _failed(self, commit: Commit, error: BaseException) -> None:
+        """End a run whose commit was refused, which would be refused again; or drop it."""
+        if not _is_refusal(error):
+            self._lost()  # the store is away, or its lane was cancelled
+            return
+        for record in commit.records:
+            self.recording.pop(record.identity, None)
+        self.not_started.update(run.uid for run in commit.starts)
+        self._broken(error)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Return whether a commit was refused because of what it writes."""
+    if isinstance(error, WriteRefused):
+        return not error.is_lost
+    return isinstance(error, (PayloadTooLarge, Rejected))

@@ -196,7 +196,10 @@ class Leaving:
         self._execution = execution
         self._journal = journal
         self._host = host
-        self._broken = False
+        self._break: Move | None = None
+        """The end of the run, if it is for an internal error."""
+        self._is_breaking = False
+        """Whether that end is being written."""
 
     # --- it waits, or pauses ---------------------------------------------------------------------
 
@@ -408,7 +411,7 @@ class Leaving:
             arguments = self._execution.program.bind(*request.arguments)
         except BaseException as refused:  # noqa: BLE001 - arguments that cannot be encoded are a failure
             raise_interrupt(refused)
-            self._fail(Reason.LOGIC, refused)
+            self._end_for_good(self._failed(Reason.LOGIC, refused))
             return
         failpoint("finish.before")
         # A message that arrives from here on must be read before the run ends.
@@ -450,14 +453,22 @@ class Leaving:
 
     def break_off(self, error: BaseException) -> None:
         """End the run for an internal error: it must neither hang nor be retried endlessly."""
-        if self._broken:
+        if self._is_breaking:
             self._execution.drop()  # not even the failure can be written
             return
-        self._broken = True
-        self._fail(Reason.INTERNAL, error)
+        if self._break is None:
+            self._break = self._failed(Reason.INTERNAL, error)
+        # Commits under way may be refused as well: then the children that they start do not exist.
+        self._journal.when_written(partial(self._write_break, self._break))
 
-    def _fail(self, reason: Reason, error: BaseException) -> None:
+    def _write_break(self, move: Move) -> None:
+        if not (self._is_breaking or self._execution.is_gone):
+            self._is_breaking = True
+            self._end_for_good(move)
+
+    def _failed(self, reason: Reason, error: BaseException) -> Move:
+        """Do no more for the body, and return the move of its run."""
         failpoint("finish.before")
         move = Move(RunState.FAILED, reason, error=pack(encode_error(error)))
         self._execution.stop(move)
-        self._end_for_good(move)
+        return move
