@@ -27,6 +27,7 @@ from onward.model.runs import NewRun
 from onward.model.schedules import ScheduleSpec
 from onward.pipelines import Input
 from tests.kit.watching import until
+from tests.server.raw import uid_of
 
 if TYPE_CHECKING:
     from onward.pipelines import MutateContext, PrepareContext, Topic
@@ -167,12 +168,13 @@ ARGUMENTS: dict[str, Any] = {
     "yes": True,
 }
 BY_OPERATION: dict[str, dict[str, Any]] = {
+    "declare": {"flow": FlowId(FlowKind.WORKFLOW, "succeed")},
     "pipelines.declare": {"spec": PipelineSpec("other", False, "default", (), ())},
     "pipelines.inputs": {"wanted": InputFilter()},
     "schedules.preview": {"after": None},
     "schedules.update": {"changes": {"zone": "Europe/Berlin"}},
     "signal": {"name": "other"},
-    "start": {"run": NewRun("new", "new", "succeed", DATA, "h")},
+    "start": {"run": NewRun(uid_of("new"), "new", "succeed", DATA, "h")},
     **{f"schedules.{name}": {"name": "nightly"} for name in ("get", "slots", "trigger", "delete")},
 }
 

@@ -10,6 +10,8 @@ from typing import Any, Self
 import grpc
 import msgspec
 
+from onward.core.digest import digest
+from onward.core.ids import uid7
 from onward.core.instant import SECOND
 from onward.model.runs import NewRun
 from onward.wire.messages import messages
@@ -17,6 +19,11 @@ from onward.wire.operations import to_json
 from onward.wire.rpc import PROBLEM_METADATA
 
 TIMEOUT = 20.0
+
+
+def uid_of(run: str) -> str:
+    """Return the uid of a run that a test starts under this id."""
+    return uid7(1_000_000, int(digest("test run", run)[:16], 16))
 
 
 class RawStream:
@@ -135,9 +142,9 @@ class RawClient:
         assert not reply.HasField("problem"), reply.problem
         return msgspec.json.decode(reply.result)
 
-    async def start(self, uid: str, **run: Any) -> Any:
-        """Start a run of the workflow `greet`."""
-        row = NewRun(uid, uid, "greet", b"json:[]", "h", **run)
+    async def start(self, run_id: str, **run: Any) -> Any:
+        """Start a run of the workflow `greet`; its uid is `uid_of(run_id)`."""
+        row = NewRun(uid_of(run_id), run_id, "greet", b"json:[]", "h", **run)
         return await self.call("start", run=row, on_conflict="return")
 
     async def signal(self, run: str) -> None:

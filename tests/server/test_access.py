@@ -28,7 +28,7 @@ from tests.server.declared_access import (
     REQUESTS,
     WORKER,
 )
-from tests.server.raw import RawStream, call
+from tests.server.raw import RawStream, call, uid_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -282,7 +282,7 @@ def request_about(name: str, run: Any) -> Any:
 async def test_no_request_does_anything_for_the_run_of_another_worker(sqlite: Worlds) -> None:
     async with sqlite.serve() as world, two_workers(world) as (other, run):
         async with open_store(sqlite.url) as store:
-            before = await store.run("r1")
+            before = await store.run(uid_of("r1"))
         answers = {}
         for name in REQUESTS["a run that it has"].split():
             request = request_about(name, run)
@@ -294,7 +294,7 @@ async def test_no_request_does_anything_for_the_run_of_another_worker(sqlite: Wo
             answer = await other.ask(**{name: request})
             answers[name] = answer.problem.code
         async with open_store(sqlite.url) as store:
-            assert await store.run("r1") == before
+            assert await store.run(uid_of("r1")) == before
     silent = {"keep_progress": "", "commits": "lost"}
     assert answers == dict.fromkeys(answers, "lease_lost") | silent
 

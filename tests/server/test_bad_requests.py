@@ -10,7 +10,7 @@ import pytest
 
 from onward.server.limits import StreamLimits
 from onward.wire.messages import messages
-from tests.server.raw import call, stepped, succeeded
+from tests.server.raw import call, stepped, succeeded, uid_of
 
 if TYPE_CHECKING:
     from tests.server.conftest import Worlds
@@ -117,7 +117,7 @@ async def test_a_server_stops_reading_until_commits_are_answered(sqlite: Worlds)
         for commit in commits[:-1]:
             await worker.send(commits=messages.CommitsRequest(commits=[commit]))
         await worker.commit(commits[-1])
-        loaded = await worker.ask(load=messages.LoadRequest(histories=["r1"]))
+        loaded = await worker.ask(load=messages.LoadRequest(histories=[uid_of("r1")]))
         assert len(loaded.load.runs[0].history) == 49
 
 

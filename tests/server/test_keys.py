@@ -17,7 +17,7 @@ from onward.server.doors import PROBLEM
 from onward.server.process import OnwardServer
 from onward.store import open_store
 from onward.wire.messages import messages
-from tests.server.raw import RawClient, RawStream, call
+from tests.server.raw import RawClient, RawStream, call, uid_of
 
 if TYPE_CHECKING:
     from tests.server.conftest import World, Worlds
@@ -71,7 +71,7 @@ async def test_a_key_decides_on_the_namespace(sqlite: Worlds) -> None:
             await client_of(world, key, **{"onward-namespace": "default"}).start("r2")
         assert problem_in(refused.value) == "bad_input"
     async with open_store(sqlite.url, namespace="shop") as store:
-        assert (await store.run("r1")).name == "greet"
+        assert (await store.run(uid_of("r1"))).name == "greet"
 
 
 async def test_a_worker_serves_only_the_queues_of_its_key(sqlite: Worlds) -> None:
@@ -218,13 +218,13 @@ async def test_a_worker_that_takes_a_place_forgives_no_crash_of_runs_in_other_qu
             async with world.stream(f"w-{queue}", queues=[queue]) as other:
                 assert (await other.join(before=before)).HasField("hello")
             async with open_store(sqlite.url) as store:
-                assert (await store.run("r1")).crashes == crashes
+                assert (await store.run(uid_of("r1"))).crashes == crashes
 
 
 UNARY = {
     "Renew": messages.RenewRequest(worker="w1", length=30 * SECOND),
     "ReleaseOthers": messages.ReleaseOthersRequest(worker="w1", length=30 * SECOND),
-    "NoteBlocked": messages.NoteBlockedRequest(worker="w1", run="r1", error=b"json:1"),
+    "NoteBlocked": messages.NoteBlockedRequest(worker="w1", run=uid_of("r1"), error=b"json:1"),
 }
 
 

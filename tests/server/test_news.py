@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.wire.messages import messages
-from tests.server.raw import renew, succeeded
+from tests.server.raw import renew, succeeded, uid_of
 
 if TYPE_CHECKING:
     from tests.server.conftest import Worlds
@@ -16,7 +16,7 @@ async def test_a_signal_to_a_run_is_news_to_its_worker_alone(either: Worlds) -> 
         await world.client.start("r1")
         assert len(await owner.claim()) == 1
         await world.client.signal("r1")
-        await owner.hears_of("r1")
+        await owner.hears_of(uid_of("r1"))
         while not other.pushed["news"].empty():
             assert not (await other.push("news")).runs
 

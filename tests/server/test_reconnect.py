@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward.wire.messages import messages
-from tests.server.raw import succeeded
+from tests.server.raw import succeeded, uid_of
 
 if TYPE_CHECKING:
     from tests.server.conftest import Worlds
@@ -33,7 +33,7 @@ async def test_a_worker_continues_through_the_other_of_two_servers(postgres: Wor
         async with second.stream() as worker:
             await worker.join(is_reconnect=True, held={run.uid: run.fence})
             assert await worker.commit(succeeded(1, run)) == {1: "done"}
-        assert (await first.client.end_of("r1")).state == "succeeded"
+        assert (await first.client.end_of(uid_of("r1"))).state == "succeeded"
 
 
 async def test_a_reconnect_without_the_lease_is_refused(either: Worlds) -> None:
@@ -82,7 +82,7 @@ async def test_a_commit_is_recognised_when_it_is_sent_again(either: Worlds) -> N
             await worker.commit(succeeded(1, run))
         async with world.stream() as worker:
             welcome = await worker.join(is_reconnect=True, held={run.uid: run.fence})
-            assert list(welcome.hello.lost) == ["r1"]
+            assert list(welcome.hello.lost) == [uid_of("r1")]
             assert await worker.commit(succeeded(1, run)) == {1: "done"}
 
 

@@ -9,7 +9,7 @@ from onward.core.instant import SECOND
 from onward.server.limits import StreamLimits
 from onward.store import open_store
 from onward.wire.messages import messages
-from tests.server.raw import renew, stepped, succeeded
+from tests.server.raw import renew, stepped, succeeded, uid_of
 
 if TYPE_CHECKING:
     from tests.server.conftest import Worlds
@@ -24,9 +24,9 @@ async def test_a_worker_claims_and_ends_a_run_that_a_client_started(either: Worl
         assert welcome.at > 0
         await world.client.start("r1")
         [run] = await worker.claim()
-        assert (run.uid, run.name) == ("r1", "greet")
+        assert (run.uid, run.name) == (uid_of("r1"), "greet")
         assert await worker.commit(stepped(1, run), succeeded(2, run)) == {1: "done", 2: "done"}
-        assert (await world.client.end_of("r1")).state == "succeeded"
+        assert (await world.client.end_of(uid_of("r1"))).state == "succeeded"
 
 
 async def test_a_waiting_claim_is_answered_when_a_run_is_started(either: Worlds) -> None:
@@ -36,7 +36,7 @@ async def test_a_waiting_claim_is_answered_when_a_run_is_started(either: Worlds)
         begun = asyncio.get_running_loop().time()
         await world.client.start("r1")
         response = await worker.response(asked)
-        assert [run.uid for run in response.claim.runs] == ["r1"]
+        assert [run.uid for run in response.claim.runs] == [uid_of("r1")]
         assert asyncio.get_running_loop().time() - begun < 0.8  # the next poll is a second away
 
 
@@ -72,7 +72,7 @@ async def test_each_of_many_waiting_workers_gets_one_of_many_runs(either: Worlds
         for number in range(5):
             await world.client.start(f"r{number}")
         claimed = [run.uid for claim in claims for run in await claim]
-        assert sorted(claimed) == ["r0", "r1", "r2", "r3", "r4"]
+        assert sorted(claimed) == sorted(uid_of(f"r{number}") for number in range(5))
         for worker in workers:
             await worker.__aexit__()
 
@@ -83,9 +83,9 @@ async def test_a_history_comes_with_the_time_up_to_which_steps_of_the_clock_are_
     async with either.serve() as world, world.worker() as worker:
         await world.client.start("r1")
         [run] = await worker.claim()
-        loaded = await worker.ask(load=messages.LoadRequest(histories=["r1"]))
+        loaded = await worker.ask(load=messages.LoadRequest(histories=[uid_of("r1")]))
         assert run.claimed_at < loaded.at
-        position = {"r1": messages.InboxPosition(seen=0)}
+        position = {uid_of("r1"): messages.InboxPosition(seen=0)}
         assert not (await worker.ask(load=messages.LoadRequest(inboxes=position))).at
 
 
@@ -97,7 +97,7 @@ async def test_a_history_beyond_the_size_of_a_frame_comes_in_parts(sqlite: World
         await world.client.start("r1")
         [run] = await worker.claim()
         await worker.commit(*(stepped(no, run, f"a#{no}", no) for no in (1, 2, 3)))
-        asked = await worker.send(load=messages.LoadRequest(histories=["r1"]))
+        asked = await worker.send(load=messages.LoadRequest(histories=[uid_of("r1")]))
         parts = [await worker.response(asked)]
         while parts[-1].more:
             parts.append(await worker.response(asked))
@@ -112,19 +112,20 @@ async def test_a_parent_is_told_how_its_child_ended(either: Worlds) -> None:
         [parent] = await worker.claim()
         child = messages.NewRun(
             uid=CHILD, id="child", name="greet", input=b"json:[]", args_hash="h", kind="workflow",
-            queue="default", parent="parent", parent_identity="greet#1", root="parent", attempt=1,
+            queue="default", parent=parent.uid, parent_identity="greet#1", root=parent.uid,
+            attempt=1,
         )  # fmt: skip
         record = messages.NewRecord(
             identity="greet#1", attempt=1, kind="child", name="greet", state="open"
         )
         commit = messages.Commit(
-            no=1, run="parent", fence=parent.fence, records=[record], starts=[child]
+            no=1, run=parent.uid, fence=parent.fence, records=[record], starts=[child]
         )
         assert await worker.commit(commit) == {1: "done"}
         [run] = await worker.claim()
         assert await worker.commit(succeeded(2, run, b"json:7")) == {2: "done"}
-        await worker.hears_of("parent")
-        position = {"parent": messages.InboxPosition(seen=0)}
+        await worker.hears_of(parent.uid)
+        position = {parent.uid: messages.InboxPosition(seen=0)}
         loaded = await worker.ask(load=messages.LoadRequest(inboxes=position))
         [message] = loaded.load.runs[0].inbox
         assert (message.kind, message.name) == ("child", "greet#1")
@@ -141,7 +142,7 @@ async def test_a_worker_that_leaves_gives_back_its_lease_and_its_runs(either: Wo
             assert not (await first.response(held)).claim.runs  # answered before the leave
             await first.response(left)
         async with world.worker("w2") as second:
-            assert [run.uid for run in await second.claim()] == ["r1"]
+            assert [run.uid for run in await second.claim()] == [uid_of("r1")]
     async with open_store(either.url) as store:
         assert [row.worker for row in await store.workers()] == ["w2"]
 

@@ -15,12 +15,12 @@ from onward.cli.command import DONE, NO, command
 from onward.cli.user_code import import_module
 from onward.cli.value import from_json
 from onward.codec import Arguments, encode
+from onward.codec.names import check_name
 from onward.core.instant import duration
 from onward.core.run import RunState, in_words
 from onward.engine.starting import StartOptions, new_run
 from onward.errors import BadInput, NotFound
 from onward.model.runs import Started
-from onward.runtime.definition import check_name
 from onward.sdk.workflow import Workflow
 
 if TYPE_CHECKING:

@@ -48,3 +48,20 @@ def check_id(text: object, what: str) -> str:
             "Use a shorter one, such as a hash of it.",
         )
     return str.__str__(text)
+
+
+def check_name(name: str, what: str) -> str:
+    """Return the name of a workflow or step, if it can be distinguished from others.
+
+    Raises:
+        BadInput: it looks like the name of something else.
+    """
+    if name == "<lambda>":
+        raise BadInput(what, "is '<lambda>', which all lambdas share", "Use def, or pass name=")
+    for kind in ("step", "map", "producer", "consumer"):
+        if name.startswith(f"{kind} "):
+            fact = f'begins with "{kind} ", which is reserved for other kinds of runs'
+            raise BadInput(f"{what} {name!r}", fact, "Use another name")
+    if name.startswith("onward."):
+        raise BadInput(f"{what} {name!r}", 'begins with "onward."', "Use another name")
+    return check_id(name, what)

@@ -6,14 +6,18 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from onward.codec import check_id
 from onward.core.ids import is_uid
 from onward.core.inbox import MessageKind
+from onward.core.instant import MAX_DURATION
 from onward.core.run import TERMINAL, Reason, RunState, in_words
 from onward.engine.payloads import pack
-from onward.engine.policies import write_policy
+from onward.engine.policies import read_policy, write_policy
 from onward.engine.sending import wakes_for
 from onward.errors import BadInput, Conflict
+from onward.model.flow import EVERY_KEY
 from onward.model.messages import NewMessage
 from onward.model.runs import NewRun
 from onward.model.stopping import ForcedEnd
@@ -199,3 +203,40 @@ def check_tag(tag: Any) -> str:
     if checked.split() != [checked]:
         raise BadInput(f"tag {checked!r}", "contains a space", "Use a hyphen")
     return checked
+
+
+def check_flow_key(given: Any) -> str:
+    """Return a key by which runs are limited and take turns.
+
+    Raises:
+        BadInput: it cannot be one.
+    """
+    if given == EVERY_KEY:
+        raise BadInput(f"key={EVERY_KEY!r}", "stands for every key", "Use another key")
+    return check_id(given, "the flow key")
+
+
+def check_run_options(run: NewRun) -> None:
+    """Refuse options that `Workflow.options` would refuse: the caller may not be the SDK.
+
+    Raises:
+        BadInput: one of them is not valid.
+    """
+    check_id(run.queue, "the queue")
+    check_priority(run.priority)
+    if run.flow_key:  # it is empty if only the workflow has limits
+        check_flow_key(run.flow_key)
+    check_tags(run.tags.split(" ") if run.tags else ())
+    for option, length in (("delay", run.delay_in), ("deadline", run.deadline_in)):
+        if length is not None and not 0 <= length <= MAX_DURATION:
+            fact = "is negative, or longer than a thousand years"
+            raise BadInput(f"{option} {length}", fact, "Use a shorter one")
+    if run.retry is not None:
+        _check_policy(run.retry)
+
+
+def _check_policy(text: str) -> None:
+    try:
+        read_policy(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadInput("the retry policy", f"is not valid ({error})", "Check the client") from error

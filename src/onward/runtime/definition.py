@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onward.codec import check_id
 from onward.core.instant import MINUTE
 from onward.core.retry import STEPS, check_retry
 from onward.errors import BadInput
@@ -129,20 +128,3 @@ class Limits:
 def run_name(kind: RunKind, name: str) -> str:
     """Return the name of runs of a step or of parts of a map: no workflow can have it."""
     return f"{kind} {name}"
-
-
-def check_name(name: str, what: str) -> str:
-    """Return the name of a workflow or step, if it can be distinguished from others.
-
-    Raises:
-        BadInput: it looks like the name of something else.
-    """
-    if name == "<lambda>":
-        raise BadInput(what, "is '<lambda>', which all lambdas share", "Use def, or pass name=")
-    for kind in ("step", "map", "producer", "consumer"):
-        if name.startswith(f"{kind} "):
-            fact = f'begins with "{kind} ", which is reserved for other kinds of runs'
-            raise BadInput(f"{what} {name!r}", fact, "Use another name")
-    if name.startswith("onward."):
-        raise BadInput(f"{what} {name!r}", 'begins with "onward."', "Use another name")
-    return check_id(name, what)

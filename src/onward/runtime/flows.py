@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onward.codec import check_id
 from onward.core.flow import FlowId, FlowKind, Hold, read_rate
 from onward.core.run import RunKind
+from onward.engine.starting import check_flow_key
 from onward.errors import BadInput
 from onward.model.flow import EVERY_KEY, DeclaredLimits
 from onward.runtime.definition import run_name
@@ -26,17 +26,6 @@ class StartFlow(NamedTuple):
 
     key: str | None
     declares: Declared
-
-
-def check_flow_key(given: Any) -> str:
-    """Return a key by which runs are limited and take turns.
-
-    Raises:
-        BadInput: it cannot be one.
-    """
-    if given == EVERY_KEY:
-        raise BadInput(f"key={EVERY_KEY!r}", "stands for every key", "Use another key")
-    return check_id(given, "the flow key")
 
 
 def declared(limit: int | None, rate: str | None, hold: str | None = None) -> DeclaredLimits | None:

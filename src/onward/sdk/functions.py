@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from onward.codec.names import check_name
 from onward.core.instant import duration
 from onward.errors import BadInput
-from onward.runtime.definition import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from onward.codec import check_id
 from onward.core.flow import FlowId, FlowKind, Hold, read_rate
 from onward.engine.flows import FlowChange, FlowInfo
+from onward.engine.starting import check_flow_key
 from onward.errors import BadInput
 from onward.model.flow import EVERY_KEY
-from onward.runtime.flows import check_flow_key
 from onward.sdk.inside import refuse_in_body
 
 if TYPE_CHECKING:

@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 from onward.codec import signature_of
 from onward.core.instant import duration
 from onward.core.retry import check_retry
-from onward.engine.starting import StartOptions, check_priority, check_tags, new_run
+from onward.engine.starting import (
+    StartOptions,
+    check_flow_key,
+    check_priority,
+    check_tags,
+    new_run,
+)
 from onward.errors import BadInput, NotInBody
 from onward.runtime.body.children import ChildCall
 from onward.runtime.body.chunks import workflow_options
 from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import WorkflowDefinition
-from onward.runtime.flows import check_flow_key, declared, flow_of_start
+from onward.runtime.flows import declared, flow_of_start
 from onward.runtime.registry import define
 from onward.sdk.functions import refuse_method, stored_name
 from onward.sdk.mapping import Mappable

@@ -66,6 +66,11 @@ class Doors:
             with self._limits.stream(principal):
                 yield principal, hub
 
+    @property
+    def payload_bytes(self) -> int:
+        """The size of one payload that a client may send."""
+        return self._limits.limits.payload_bytes
+
     def admit(self, principal: Principal, count: int = 1) -> None:
         """Count calls of a client.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 import msgspec
 
+from onward.engine.frame_checks import check_client_call, scope_needed
 from onward.errors import BadInput
 from onward.server.faults import problem_of
 from onward.server.gate import check_namespace
@@ -89,17 +90,28 @@ class EngineService:
             sees_payloads = principal.allows(PAYLOADS)
             if not sees_payloads and operation.selects_by_payload(arguments):
                 principal.check(PAYLOADS)
-            result = await _do(operation, hub, arguments)
+            result = await self._do(operation, principal, hub, arguments)
             return to_json(result if sees_payloads else operation.without_payloads(result))
         items = _read(batch.read_items, request)
         self._doors.admit(principal, len(items))
         answers = await asyncio.gather(
-            *(_do(operation, hub, item) for item in items), return_exceptions=True
+            *(self._do(operation, principal, hub, item) for item in items),
+            return_exceptions=True,
         )
         for answer in answers:
             if isinstance(answer, BaseException):
                 problem_of(answer, self._name, batch.name)  # it is logged if it is unexpected
         return batch.write_answers(answers)
+
+    async def _do(
+        self, operation: Operation, principal: Principal, hub: Hub, arguments: Mapping[str, Any]
+    ) -> object:
+        scope = scope_needed(operation.name, arguments)
+        if scope is not None:
+            principal.check(scope)
+        check_client_call(operation.name, arguments, self._doors.payload_bytes)
+        engine = getattr(hub.client, operation.group) if operation.group else hub.client
+        return await getattr(engine, operation.method)(**arguments)
 
     async def _watch(self, _requests: object, context: Any) -> None:
         async with self._doors.stream(context, "Watch") as (principal, hub):
@@ -110,11 +122,6 @@ class EngineService:
                 await watches.serve(context)
             finally:
                 del self.watches[watches]
-
-
-async def _do(operation: Operation, hub: Hub, arguments: Mapping[str, Any]) -> object:
-    engine = getattr(hub.client, operation.group) if operation.group else hub.client
-    return await getattr(engine, operation.method)(**arguments)
 
 
 def _read(decode: Callable[[bytes], T], request: Any) -> T:

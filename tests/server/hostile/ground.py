@@ -19,7 +19,7 @@ from onward.store import open_store
 from onward.store.statements import tables
 from onward.wire.messages import messages
 from tests.server.hostile.values import Pool
-from tests.server.raw import RawClient, RawStream, stepped, succeeded
+from tests.server.raw import RawClient, RawStream, stepped, succeeded, uid_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -145,8 +145,8 @@ class Ground:
         self.workers.append(stream)
         return stream
 
-    async def _start(self, client: RawClient, uid: str, queue: str, name: str = "greet") -> None:
-        row = NewRun(uid, uid, name, b"json:[]", "h", queue=queue)
+    async def _start(self, client: RawClient, run: str, queue: str, name: str = "greet") -> None:
+        row = NewRun(uid_of(run), run, name, b"json:[]", "h", queue=queue)
         await client.call("start", run=row, on_conflict="return")
 
     async def _shape(self, victim: RawStream, held: list[Any]) -> None:
@@ -186,7 +186,7 @@ class Ground:
 
     async def _declare(self) -> None:
         call, payload = self.client.call, Payload("json", b"1")
-        await call("signal", run="victim-0", name="approval", payload=payload, message="m1")
+        await call("signal", run="victim-0", name="approval", payload=payload, message="signal m1")
         yearly = ScheduleSpec(
             "yearly", "greet", b"json:[]", "h", "{}", "0 0 1 1 *", None, "UTC", "skip", "skip", 1, 0
         )

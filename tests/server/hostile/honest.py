@@ -8,7 +8,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
-from onward.model.runs import NewRun
 from tests.server.hostile.ground import HONEST, metadata_of
 from tests.server.raw import RawStream, stepped, succeeded
 
@@ -48,9 +47,7 @@ class HonestWorker:
         took: list[float] = []
         end = time.monotonic() + seconds
         while time.monotonic() < end and not until.is_set():
-            uid = f"{HONEST}-{next(self._runs)}"
-            row = NewRun(uid, uid, "greet", b"json:[]", "h", queue=HONEST)
-            await self._client.call("start", run=row, on_conflict="return")
+            await self._client.start(f"{HONEST}-{next(self._runs)}", queue=HONEST)
             runs: list[Any] = []
             while not runs:
                 runs = await self._stream.claim(limit=1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from onward.core.instant import SECOND
 from onward.core.token_bucket import BucketLimits
 from onward.engine.access.buckets import Buckets
-from onward.errors import PayloadTooLarge, RateLimited
+from onward.errors import RateLimited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,15 +81,6 @@ class RequestLimits:
             self._streams[by] -= 1
             if not self._streams[by]:
                 del self._streams[by]
-
-    def check_payload(self, what: str, payload: bytes) -> None:
-        """Refuse a payload that is too large.
-
-        Raises:
-            PayloadTooLarge: it is.
-        """
-        if len(payload) > self.limits.payload_bytes:
-            raise PayloadTooLarge(what, len(payload), self.limits.payload_bytes)
 
 
 def _key(principal: Principal) -> str:

@@ -1,4 +1,4 @@
-"""Checks of what a remote worker wants to write, before a server writes it.
+"""Checks of what a remote worker or client wants to write, before a server writes it.
 
 A worker is trusted for the runs that it owns, and for nothing else. Every check is pure: it is
 given what the server knows, and returns None or why the write is refused. A few commits need facts
@@ -7,6 +7,11 @@ that only the database has: `facts_needed` names them, and `read_facts` reads th
 
 from onward.engine.frame_checks.arguments import check_arguments, check_registration
 from onward.engine.frame_checks.attachments import EVENT_GONE
+from onward.engine.frame_checks.clients import (
+    check_client_call,
+    check_client_start,
+    scope_needed,
+)
 from onward.engine.frame_checks.commits import after_commit, as_written, check_commit, facts_needed
 from onward.engine.frame_checks.known import (
     DEFAULT_LIMITS,
@@ -49,6 +54,8 @@ __all__ = [
     "after_commit",
     "as_written",
     "check_arguments",
+    "check_client_call",
+    "check_client_start",
     "check_commit",
     "check_continuation",
     "check_dismissal",
@@ -62,5 +69,6 @@ __all__ = [
     "facts_needed",
     "held_runs",
     "read_facts",
+    "scope_needed",
     "worker_before",
 ]

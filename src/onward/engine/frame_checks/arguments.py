@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from onward.codec import Payload
 from onward.core.instant import MAX_DURATION
 from onward.engine.frame_checks.known import FrameRefusal, number_problems, size_problems
 
@@ -64,7 +65,7 @@ def _value_problems(what: str, value: Any, limits: FrameLimits) -> Iterator[Fram
     elif isinstance(value, bytes):
         yield from size_problems(what, (value,), limits)
     else:
-        parts = _parts(value)
+        parts = parts_of(value)
         if len(parts) > limits.rows:
             yield FrameRefusal("size", f"{what} has {len(parts):,} entries, which is too many")
             return
@@ -79,7 +80,10 @@ def _text_problems(what: str, text: str, limits: FrameLimits) -> Iterator[FrameR
         yield FrameRefusal("size", f"{what} is too long")
 
 
-def _parts(value: Any) -> Collection[Any]:
+def parts_of(value: Any) -> Collection[Any]:
+    """Return the values that a value consists of; none if it is a single one."""
+    if isinstance(value, Payload):
+        return (value.data,)
     if is_dataclass(value):
         return [getattr(value, each.name) for each in fields(value)]
     if isinstance(value, Mapping):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onward.model.runs import ClaimedRun
 
 _MIB: Final = 1024 * 1024
-_MAX_NUMBER: Final = 1 << 61
+MAX_NUMBER: Final = 1 << 61
 """Numbers up to this fit every database, even if a thousand years are added to them."""
 
 
@@ -144,7 +144,7 @@ NO_FACTS: Final = FrameFacts()
 def number_problems(what: str, numbers: Iterable[int | None]) -> Iterator[FrameRefusal]:
     """Yield a refusal if a number does not fit the database, whose batch would fail by it."""
     for number in numbers:
-        if number is not None and not -_MAX_NUMBER <= number <= _MAX_NUMBER:
+        if number is not None and not -MAX_NUMBER <= number <= MAX_NUMBER:
             yield FrameRefusal("number", f"{what} has a number that is too large: {number}")
 
 

@@ -9,6 +9,7 @@ from onward.core.delivery import Phase
 from onward.core.ids import is_uid
 from onward.core.owner_rights import CHILD_KINDS, OWNER_MOVES, OwnerCall
 from onward.core.run import TERMINAL, RunState
+from onward.engine.bulk import BULK_WORKFLOW
 from onward.engine.frame_checks.known import (
     FrameRefusal,
     length_problems,
@@ -170,6 +171,8 @@ def start_problems(held: HeldRun, run: NewRun, limits: FrameLimits) -> Iterator[
     if run.origin not in (None, child_origin(held.origin or held.uid, run.parent_identity)):
         fact = "the origin of a child must be derived from its parent and its call"
         yield FrameRefusal("start", fact)
+    if run.name == BULK_WORKFLOW:
+        yield FrameRefusal("start", "a child cannot be a bulk action")
     if not is_uid(run.uid) or not run.id or not run.name or not run.queue:
         yield FrameRefusal("start", "a child needs a uid, an id, a name and a queue")
     if run.cancel_with_parent not in (0, 1):

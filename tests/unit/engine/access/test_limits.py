@@ -9,7 +9,7 @@ from onward.core.instant import SECOND
 from onward.core.token_bucket import BucketLimits
 from onward.engine.access.buckets import Buckets
 from onward.engine.access.limits import RequestLimits, ServerLimits
-from onward.errors import PayloadTooLarge, RateLimited
+from onward.errors import RateLimited
 from onward.testing.clock import VirtualClock
 
 ONE = Principal("a", "one", "shop", frozenset())
@@ -63,13 +63,6 @@ def test_a_key_has_so_many_streams_at_a_time() -> None:
         limits.stream(TWO).__enter__()
     with limits.stream(ONE):
         pass
-
-
-def test_a_payload_that_is_too_large_is_refused() -> None:
-    limits = RequestLimits(VirtualClock(), LIMITS)
-    limits.check_payload("the input", b"1234")
-    with pytest.raises(PayloadTooLarge, match="the input is 5 bytes"):
-        limits.check_payload("the input", b"12345")
 
 
 def test_buckets_are_forgotten_when_there_are_too_many() -> None:

@@ -1,0 +1,175 @@
+"""The checks of what a client asks for, before a server does it.
+
+An app that opens the database itself is trusted: its SDK makes valid rows. A client of a server may
+send any row, and its key may allow only a part of what the row could do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from onward.codec import check_id
+from onward.codec.names import check_name
+from onward.core.flow import FlowKind
+from onward.core.ids import is_uid
+from onward.engine.bulk import BULK_WORKFLOW
+from onward.engine.frame_checks.arguments import parts_of
+from onward.engine.frame_checks.known import MAX_NUMBER
+from onward.engine.payloads import JSON_MARK
+from onward.engine.starting import check_run_id, check_run_options
+from onward.errors import BadInput, PayloadTooLarge
+from onward.model.runs import NewRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from onward.core.flow import FlowId
+    from onward.model.flow import DeclaredLimits
+
+MAX_TEXT: Final = 64 * 1024
+"""The length of a text of a run that is part of no key."""
+CONTROL: Final = "run:control"
+SIGNAL_MESSAGE: Final = "signal "
+"""What begins the id of a message that a user chose; no other message has such an id."""
+
+_CONFLICTS: Final = frozenset({"return", "reject", "replace"})
+_ENGINE_FIELDS: Final = (
+    "kind",
+    "parent",
+    "parent_identity",
+    "root",
+    "follows",
+    "link",
+    "attempt",
+    "origin",
+    "handler",
+    "attributes",
+)
+"""The fields of a run that only the engine, or the owner of its parent, sets."""
+_UNSET: Final = NewRun("", "", "", b"", "")
+_FLOWS: Final = frozenset({FlowKind.WORKFLOW, FlowKind.KEY})
+_CHECK: Final = "Check the client"
+
+
+def scope_needed(operation: str, given: Mapping[str, Any]) -> str | None:
+    """Return the scope that a call needs because of its arguments; None: no further scope.
+
+    A start can end another run, by replacing it or as a bulk action.
+    """
+    if operation != "start":
+        return None
+    ends_others = given["on_conflict"] == "replace" or given["run"].name == BULK_WORKFLOW
+    return CONTROL if ends_others else None
+
+
+def check_client_call(operation: str, given: Mapping[str, Any], payload_bytes: int) -> None:
+    """Refuse a call with arguments that no honest client sends.
+
+    Args:
+        operation: The operation.
+        given: Its arguments.
+        payload_bytes: The size of one payload.
+
+    Raises:
+        BadInput: an argument is not valid.
+        PayloadTooLarge: a payload is larger than the limit.
+    """
+    for name, value in given.items():
+        _check_values(name, value, payload_bytes)
+    if operation == "start":
+        check_client_start(given["run"], given["on_conflict"])
+    elif operation == "signal":
+        check_message_id(given["message"])
+    elif operation == "declare":
+        check_client_limits(given["flow"], given["limits"])
+
+
+def check_client_start(run: NewRun, on_conflict: str) -> None:
+    """Refuse a run that a client may not start.
+
+    Raises:
+        BadInput: the run has a field that is not valid, or that only the engine sets.
+    """
+    for field in _ENGINE_FIELDS:
+        if getattr(run, field) != getattr(_UNSET, field):
+            fact = f"has {field}, which only the engine sets"
+            raise BadInput("the start of a run", fact, "Leave it out")
+    if not is_uid(run.uid):
+        raise BadInput(f"run uid {run.uid[:100]!r}", "is not a version 7 UUID", "Make one")
+    if run.id != run.uid:
+        check_run_id(run.id)
+    if run.name != BULK_WORKFLOW:
+        check_name(run.name, "the workflow")
+    if on_conflict not in _CONFLICTS:
+        known = ", ".join(sorted(_CONFLICTS))
+        raise BadInput("on_conflict", f"is not one of {known}", "Use one of them")
+    if run.cancel_with_parent not in (0, 1):
+        raise BadInput("cancel_with_parent", "is not 0 or 1", _CHECK)
+    check_id(run.args_hash, "the hash of the arguments")
+    if run.version is not None:
+        check_id(run.version, "the version")
+    _check_texts(run)
+    check_run_options(run)
+
+
+def _check_texts(run: NewRun) -> None:
+    for field in ("tags", "retry", "trace"):
+        text = getattr(run, field) or ""
+        if len(text) > MAX_TEXT or "\0" in text:
+            fact = f"is longer than {MAX_TEXT:,} characters, or contains a NUL"
+            raise BadInput(field, fact, "Use a shorter one")
+
+
+def check_message_id(message: str | None) -> None:
+    """Refuse the id of a signal that could be the id of another message, such as a cancel.
+
+    A run receives a message with an id that it has received before only once, so a signal with the
+    id of a cancel, or of the end of a child, would keep the run from receiving that.
+
+    Raises:
+        BadInput: it could.
+    """
+    if message is None or is_uid(message):
+        return
+    if not message.startswith(SIGNAL_MESSAGE):
+        advice = f"Begin it with {SIGNAL_MESSAGE!r}, or leave it out"
+        raise BadInput("the id of the signal", "may be the id of another message", advice)
+    check_id(message.removeprefix(SIGNAL_MESSAGE), "the id of a message")
+
+
+def check_client_limits(flow: FlowId, limits: DeclaredLimits) -> None:
+    """Refuse limits that no start declares.
+
+    Raises:
+        BadInput: they are for something else than a workflow or a key, or allow nothing.
+    """
+    if (problem := limits_problem(flow, limits)) is not None:
+        raise BadInput(f"the limits of {flow.kind} {flow.name[:100]!r}", problem, _CHECK)
+
+
+def limits_problem(flow: FlowId, limits: DeclaredLimits) -> str | None:
+    """Return why code cannot declare limits; operators limit queues."""
+    if flow.kind not in _FLOWS:
+        return "cannot be declared: only workflows and keys have declared limits"
+    numbers = (limits.max, *((limits.rate.count, limits.rate.period) if limits.rate else ()))
+    if any(number is not None and number < 1 for number in numbers):
+        return "are less than 1"
+    return None
+
+
+def _check_values(name: str, value: Any, payload_bytes: int) -> None:
+    for each in _values_in(value):
+        if isinstance(each, int):
+            if not -MAX_NUMBER <= each <= MAX_NUMBER:
+                raise BadInput(name, "has a number that is too large", _CHECK)
+        elif (size := len(each.removeprefix(JSON_MARK))) > payload_bytes:
+            raise PayloadTooLarge(f"the payload of {name}", size, payload_bytes)
+
+
+def _values_in(value: Any) -> Iterator[int | bytes]:
+    """Yield the numbers and the payloads in an argument."""
+    if isinstance(value, (int, bytes)):
+        yield value
+    elif not isinstance(value, str):
+        for part in parts_of(value):
+            yield from _values_in(part)
