@@ -70,6 +70,7 @@ async def test_a_frame_with_too_many_commits_is_refused(sqlite: Worlds) -> None:
         ("why", {"run_id": 1}, "bad_input"),
         ("why", b"{", "bad_input"),
         ("why", {"run_id": "r1"}, "not_found"),
+        ("schedules.preview", {"name": "s", "count": 10**12, "after": None}, "bad_input"),
     ],
 )
 async def test_a_bad_call_is_answered_with_a_problem(
@@ -98,6 +99,39 @@ async def test_a_stream_that_does_not_begin_with_a_hello_is_refused(sqlite: Worl
 async def test_a_hello_that_does_not_fit_is_refused(hello: Any, sqlite: Worlds) -> None:
     async with sqlite.serve() as world, world.stream() as worker:
         assert (await worker.join(**hello)).problem.code == "bad_input"
+
+
+@pytest.mark.parametrize("is_of_pipeline", [False, True])
+async def test_a_hello_with_a_schedule_that_is_not_valid_writes_nothing(
+    is_of_pipeline: bool, sqlite: Worlds
+) -> None:
+    schedule = messages.ScheduleSpec(
+        name="bomb", workflow="greet", input=b"json:{}", args_hash="h", options="{}", every=1,
+        zone="UTC", overlap="allow", catch_up="all", cap=1000,
+    )  # fmt: skip
+    limits = messages.DeclaredFlow(
+        flow=messages.FlowId(kind="workflow", name="greet"), limits=messages.DeclaredLimits(max=1)
+    )
+    handler = messages.HandlerSpec(name="mail.fetch", kind="producer", schedule=schedule)
+    pipeline = messages.PipelineSpec(name="mail", queue="default", handlers=[handler])
+    declared: dict[str, Any] = (
+        {"pipelines": [pipeline]} if is_of_pipeline else {"schedules": [schedule]}
+    )
+    async with sqlite.serve() as world, world.stream(limits=[limits], **declared) as worker:
+        assert (await worker.join()).problem.code == "bad_input"
+        assert await world.client.call("schedules.all") == []
+        assert await world.client.call("pipelines.all") == []
+        assert await world.client.call("list_flows") == []
+        assert await world.client.call("list_workers") == []
+
+
+async def test_a_worker_cannot_declare_limits_of_a_queue(sqlite: Worlds) -> None:
+    limits = messages.DeclaredFlow(
+        flow=messages.FlowId(kind="queue", name="payments"), limits=messages.DeclaredLimits(max=1)
+    )
+    async with sqlite.serve() as world, world.stream(limits=[limits]) as worker:
+        assert (await worker.join()).problem.code == "write_refused"
+        assert await world.client.call("list_flows") == []
 
 
 async def test_a_message_beyond_the_limit_ends_only_its_own_stream(sqlite: Worlds) -> None:

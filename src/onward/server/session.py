@@ -417,7 +417,7 @@ def check_worker(registration: Registration, principal: Principal) -> None:
     """Refuse a worker that serves queues that its key does not allow, or that cannot be stored.
 
     Raises:
-        BadInput: it serves none.
+        BadInput: it serves none, or declares a schedule that is not valid.
         Forbidden: the key does not allow one of them.
         WriteRefused: it cannot be stored.
     """

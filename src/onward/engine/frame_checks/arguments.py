@@ -7,18 +7,23 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from onward.codec import Payload
+from onward.core.flow import FlowKind
 from onward.core.instant import MAX_DURATION
 from onward.engine.frame_checks.known import FrameRefusal, number_problems, size_problems
+from onward.engine.schedules.checking import check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onward.core.flow import FlowId
     from onward.engine.frame_checks.known import FrameLimits
+    from onward.model.flow import DeclaredLimits
     from onward.model.workers import Registration
 
 MAX_KEY: Final = 1000
 """The length of a text that is part of a key of a table."""
 _KEYS: Final = frozenset({"code", "handler", "key", "name", "run", "topic"})
+_DECLARED: Final = frozenset({FlowKind.WORKFLOW, FlowKind.KEY})
 _LENGTHS: Final = frozenset({"delay", "interval", "retry_in", "within"})
 
 
@@ -28,14 +33,37 @@ def check_arguments(limits: FrameLimits, given: Mapping[str, Any]) -> FrameRefus
 
 
 def check_registration(registration: Registration, limits: FrameLimits) -> FrameRefusal | None:
-    """Refuse a worker whose registration cannot be stored, or says more than one thing in one."""
+    """Refuse a worker whose registration cannot be stored, or says more than one thing in one.
+
+    Raises:
+        BadInput: it declares a schedule that is not valid.
+    """
     listed = (*registration.queues, *registration.tags, *registration.names)
     if any("\n" in text for text in listed):
         return FrameRefusal("text", "a queue, a tag or a name has a line break")
     names = (registration.worker, registration.host, registration.version or "", *listed)
     if max(map(len, names)) > MAX_KEY:
         return FrameRefusal("size", "a string in the registration is too long")
-    return next(_value_problems("the registration", registration, limits), None)
+    for problem in _value_problems("the registration", registration, limits):
+        return problem
+    for flow, declared in registration.limits.items():
+        if (fact := limits_problem(flow, declared)) is not None:
+            return FrameRefusal("limits", f"the limits of {flow.kind} {flow.name[:100]!r} {fact}")
+    handlers = [each for pipeline in registration.pipelines for each in pipeline.handlers]
+    for schedule in (*registration.schedules, *(each.schedule for each in handlers)):
+        if schedule is not None:
+            check_spec(schedule)
+    return None
+
+
+def limits_problem(flow: FlowId, limits: DeclaredLimits) -> str | None:
+    """Return why code cannot declare limits; operators limit queues."""
+    if flow.kind not in _DECLARED:
+        return "cannot be declared: only workflows and keys have declared limits"
+    numbers = (limits.max, *((limits.rate.count, limits.rate.period) if limits.rate else ()))
+    if any(number is not None and number < 1 for number in numbers):
+        return "are less than 1"
+    return None
 
 
 def _problems(limits: FrameLimits, given: Mapping[str, Any]) -> Iterator[FrameRefusal]:
@@ -46,6 +74,10 @@ def _problems(limits: FrameLimits, given: Mapping[str, Any]) -> Iterator[FrameRe
         for text in _keys_in(name, value):
             if len(text.encode()) > MAX_KEY:
                 yield FrameRefusal("size", f"{name} is too long")
+    if "flow" in given and "limits" in given:
+        fact = limits_problem(given["flow"], given["limits"])
+        if fact is not None:
+            yield FrameRefusal("limits", f"the limits {fact}")
     if "limit" in given and not 0 <= given["limit"] <= limits.rows:
         yield FrameRefusal("number", f"limit is not between 0 and {limits.rows:,}")
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onward.codec import check_id
 from onward.codec.names import check_name
-from onward.core.flow import FlowKind
 from onward.core.ids import is_uid
 from onward.engine.bulk import BULK_WORKFLOW
-from onward.engine.frame_checks.arguments import parts_of
+from onward.engine.frame_checks.arguments import limits_problem, parts_of
 from onward.engine.frame_checks.known import MAX_NUMBER
 from onward.engine.payloads import JSON_MARK
 from onward.engine.starting import check_run_id, check_run_options
@@ -47,7 +46,6 @@ _ENGINE_FIELDS: Final = (
 )
 """The fields of a run that only the engine, or the owner of its parent, sets."""
 _UNSET: Final = NewRun("", "", "", b"", "")
-_FLOWS: Final = frozenset({FlowKind.WORKFLOW, FlowKind.KEY})
 _CHECK: Final = "Check the client"
 
 
@@ -145,16 +143,6 @@ def check_client_limits(flow: FlowId, limits: DeclaredLimits) -> None:
     """
     if (problem := limits_problem(flow, limits)) is not None:
         raise BadInput(f"the limits of {flow.kind} {flow.name[:100]!r}", problem, _CHECK)
-
-
-def limits_problem(flow: FlowId, limits: DeclaredLimits) -> str | None:
-    """Return why code cannot declare limits; operators limit queues."""
-    if flow.kind not in _FLOWS:
-        return "cannot be declared: only workflows and keys have declared limits"
-    numbers = (limits.max, *((limits.rate.count, limits.rate.period) if limits.rate else ()))
-    if any(number is not None and number < 1 for number in numbers):
-        return "are less than 1"
-    return None
 
 
 def _check_values(name: str, value: Any, payload_bytes: int) -> None:

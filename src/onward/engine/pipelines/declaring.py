@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.handler import HandlerKind
+from onward.engine.schedules.checking import check_spec
 from onward.engine.schedules.declaring import declare as declare_schedules
 from onward.store.pipelines.declaring import declare as declare_handlers
 from onward.store.runs.schedules import delete_schedule, seen_schedules
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
 
 
 async def declare(store: Store, spec: PipelineSpec) -> None:
-    """Make a pipeline what the code says of it; a producer that is gone loses its schedule."""
+    """Make a pipeline what the code says of it; a producer that is gone loses its schedule.
+
+    Raises:
+        BadInput: the schedule of a producer is not valid.
+    """
+    schedules = [check_spec(each.schedule) for each in spec.handlers if each.schedule is not None]
     await declare_handlers(store, spec)
-    schedules = [each.schedule for each in spec.handlers if each.schedule is not None]
     await declare_schedules(store, schedules)
     names = {schedule.name for schedule in schedules}
     of_pipeline = f"{HandlerKind.PRODUCER} {spec.name}."

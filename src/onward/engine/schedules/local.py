@@ -8,7 +8,7 @@ from onward.core.slot import Disposition
 from onward.engine.client_engine import RunKey
 from onward.engine.schedules import reading
 from onward.engine.schedules.backfilling import backfill
-from onward.engine.schedules.checking import check_spec
+from onward.engine.schedules.checking import check_count, check_spec
 from onward.engine.schedules.deciding import run_of
 from onward.engine.schedules.declaring import declare, insert, overridden
 from onward.engine.schedules.retiming import caught_up, new_anchor, rescheduled
@@ -108,12 +108,14 @@ class LocalSchedules:
             raise self._missing(name)
 
     async def preview(self, name: str, count: int, after: Instant | None) -> list[datetime]:
+        check_count(count)
         seen = await self._seen(name)
         since = seen.at if after is None else after
         found = first_slots(timing_of(seen.row), since, count)
         return [local_time(at, seen.row.zone) for at in found]
 
     async def first_slots(self, spec: ScheduleSpec, count: int) -> list[datetime]:
+        check_count(count)
         now = await self._store.now()
         timing = timing_of_spec(check_spec(spec), new_anchor(now))
         return [local_time(at, spec.zone) for at in first_slots(timing, now, count)]

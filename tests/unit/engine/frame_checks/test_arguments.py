@@ -8,14 +8,21 @@ from typing import Any
 import pytest
 
 from onward.core.flow import FlowId, FlowKind
-from onward.core.instant import MAX_DURATION
+from onward.core.instant import HOUR, MAX_DURATION
 from onward.engine.frame_checks import check_arguments, check_commit, check_registration
+from onward.errors import BadInput
 from onward.model.commits import Attachments, Commit
+from onward.model.flow import DeclaredLimits
+from onward.model.pipelines import HandlerSpec, PipelineSpec
+from onward.model.schedules import ScheduleSpec
 from onward.model.workers import LostWorker, Registration
 from tests.unit.engine.frame_checks import samples
 from tests.unit.engine.frame_checks.samples import EFFECT, OWNER, RECORD, RUN, WORKER
 
 LIMITS = samples.LIMITS._replace(rows=100)
+SCHEDULE = ScheduleSpec(
+    "hourly", "greet", b"json:{}", "h", "{}", None, HOUR, "UTC", "skip", "latest", 1, 0
+)
 HELLO = Registration("w1", "host", 1, None, ("default",), (), ("greet",))
 
 
@@ -61,6 +68,64 @@ def test_plain_arguments_pass() -> None:
 )
 def test_a_registration_that_cannot_be_stored_is_refused(changes: Any) -> None:
     assert check_registration(replace(HELLO, **changes), LIMITS) is not None
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {FlowId(FlowKind.QUEUE, "payments"): DeclaredLimits(1)},
+        {FlowId(FlowKind.EFFECT, "charge"): DeclaredLimits(1)},
+        {FlowId(FlowKind.WORKFLOW, "greet"): DeclaredLimits(0)},
+    ],
+)
+def test_limits_that_no_code_declares_are_refused(limits: Any) -> None:
+    refusal = check_registration(replace(HELLO, limits=limits), LIMITS)
+    assert refusal is not None
+    assert refusal.rule == "limits"
+    [(flow, given)] = limits.items()
+    assert check_arguments(LIMITS, {"by": OWNER, "flow": flow, "limits": given}) is not None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"every": 1},
+        {"every": MAX_DURATION + 1},
+        {"jitter": -1},
+        {"cap": 1 << 40},
+        {"workflow": "onward.bulk"},
+        {"workflow": "consumer mail.add_row"},
+        {"options": "["},
+        {"options": '{"origin":"x"}'},
+        {"options": '{"kind":"consumer","handler":"mail.add_row"}'},
+        {"options": '{"queue":""}'},
+        {"options": '{"priority":"high"}'},
+        {"options": '{"retry":"[[["}'},
+    ],
+)
+def test_a_registration_with_a_schedule_that_is_not_valid_is_refused(changes: Any) -> None:
+    bad = SCHEDULE._replace(**changes)
+    handler = HandlerSpec("mail.fetch", "producer", schedule=bad)
+    pipelines = (PipelineSpec("mail", False, "default", (), (handler,)),)
+    for registration in (
+        replace(HELLO, schedules=(bad,)),
+        replace(HELLO, pipelines=pipelines),
+    ):
+        with pytest.raises(BadInput):
+            check_registration(registration, LIMITS)
+
+
+def test_a_registration_with_valid_declarations_passes() -> None:
+    options = '{"queue":"mail","priority":3,"tags":"a b","flow_key":"","deadline_in":5}'
+    producer = SCHEDULE._replace(workflow="producer mail.fetch")
+    handler = HandlerSpec("mail.fetch", "producer", schedule=producer)
+    registration = replace(
+        HELLO,
+        limits={FlowId(FlowKind.KEY, "*", "default"): DeclaredLimits(1)},
+        schedules=(SCHEDULE._replace(options=options),),
+        pipelines=(PipelineSpec("mail", False, "default", (), (handler,)),),
+    )
+    assert check_registration(registration, LIMITS) is None
 
 
 @pytest.mark.parametrize(
