@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from onward.codec import check_id, signature_of
 from onward.core.effect import START_WITHIN
-from onward.core.flow import read_rate
+from onward.core.flow import MAX_INTERVAL, read_rate
 from onward.core.instant import duration, show
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotInBody
@@ -294,7 +294,10 @@ def _check_memory(definition: EffectDefinition) -> None:
 
 def _interval(rate: str) -> Duration:
     read = read_rate(rate)
-    return max(1, read.period // read.count)
+    interval = max(1, read.period // read.count)
+    if interval > MAX_INTERVAL:
+        raise BadInput(f"rate={rate!r}", "allows less than one send a day", 'Use "1/d" or more')
+    return interval
 
 
 def effect_key() -> str:

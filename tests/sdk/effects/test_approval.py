@@ -272,7 +272,7 @@ async def slow_paced(n: int) -> int:
     return await slowly_paced(n)
 
 
-@pytest.mark.parametrize("rate", ["fast", "0/s", "10/", "1/x", "-1/s"])
+@pytest.mark.parametrize("rate", ["fast", "0/s", "10/", "1/x", "-1/s", "1/2d"])
 def test_a_rate_that_is_none_is_refused(rate: str) -> None:
     with pytest.raises(BadInput):
         effect(rate=rate)(lambda: None)

@@ -17,11 +17,20 @@ from onward.core.flow.choice import (
     served,
 )
 from onward.core.flow.limits import FlowId, FlowKind, FlowLimits, Hold, Room, Rooms, room_of, take
-from onward.core.flow.rate import Rate, Starts, next_start, read_rate, record_starts, starts_left
+from onward.core.flow.rate import (
+    MAX_INTERVAL,
+    Rate,
+    Starts,
+    next_start,
+    read_rate,
+    record_starts,
+    starts_left,
+)
 
 __all__ = [
     "BEGUN",
     "CHILD",
+    "MAX_INTERVAL",
     "NEW",
     "Candidate",
     "FlowId",

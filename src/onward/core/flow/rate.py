@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onward.core.instant import (
+    DAY,
     SECOND,
     Duration,  # a rate is stored, and its annotations are read
     duration,
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 SLICES: Final = 32
 """Into how many slices a period is divided; a rate with fewer starts remembers each of them."""
+
+MAX_INTERVAL: Final[Duration] = DAY
+"""The longest time between two sends of an effect. All runs share it, so one send delays them."""
 
 MAX_AHEAD: Final[Duration] = SECOND
 """A start that is later than now by more than this was written by a clock that was ahead."""

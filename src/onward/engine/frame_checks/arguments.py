@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from onward.codec import Payload
-from onward.core.flow import FlowKind
+from onward.core.flow import MAX_INTERVAL, FlowKind
 from onward.core.instant import MAX_DURATION
 from onward.engine.frame_checks.known import FrameRefusal, number_problems, size_problems
 from onward.engine.schedules.checking import check_spec
@@ -74,6 +74,8 @@ def _problems(limits: FrameLimits, given: Mapping[str, Any]) -> Iterator[FrameRe
         for text in _keys_in(name, value):
             if len(text.encode()) > MAX_KEY:
                 yield FrameRefusal("size", f"{name} is too long")
+    if "interval" in given and given["interval"] > MAX_INTERVAL:
+        yield FrameRefusal("number", f"interval is longer than a day: {given['interval']}")
     if "flow" in given and "limits" in given:
         fact = limits_problem(given["flow"], given["limits"])
         if fact is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onward.core.flow import FlowId, FlowKind
+from onward.core.flow import MAX_INTERVAL, FlowId, FlowKind
 from onward.core.instant import HOUR, MAX_DURATION
 from onward.engine.frame_checks import check_arguments, check_commit, check_registration
 from onward.errors import BadInput
@@ -35,7 +35,8 @@ HELLO = Registration("w1", "host", 1, None, ("default",), (), ("greet",))
         ({"held": {"a": 1 << 62}}, "number"),
         ({"seqs": [-(1 << 63)]}, "number"),
         ({"delay": -1}, "number"),
-        ({"interval": MAX_DURATION + 1}, "number"),
+        ({"interval": MAX_INTERVAL + 1}, "number"),
+        ({"within": MAX_DURATION + 1}, "number"),
         ({"limit": -1}, "number"),
         ({"limit": LIMITS.rows + 1}, "number"),
         ({"known": ["a"] * (LIMITS.rows + 1)}, "size"),
@@ -51,7 +52,7 @@ def test_what_a_database_would_refuse_is_refused_before_it(given: Any, rule: str
 
 
 def test_plain_arguments_pass() -> None:
-    given = {"by": OWNER, "name": "é" * 400, "interval": MAX_DURATION, "within": None, "limit": 0}
+    given = {"by": OWNER, "name": "é" * 400, "interval": MAX_INTERVAL, "within": None, "limit": 0}
     assert check_arguments(LIMITS, given) is None
     assert check_registration(HELLO, LIMITS) is None
 
