@@ -37,7 +37,11 @@ MAX_KNOWN: Final = 10_000
 """How many keys are remembered, including ids that do not exist."""
 
 MISSES: Final = BucketLimits(rate=1, burst=20)
-"""How many ids that do not exist one address may look up in the database."""
+"""How many ids that do not exist one address may try before it is slowed."""
+
+LOOKUPS: Final = 8
+"""How many unknown ids are looked up at a time; the others wait. Those of addresses that have tried
+too many ids are looked up one at a time, so that they do not delay the others."""
 
 _SCHEME: Final = "bearer"
 _ADVICE: Final = "Pass a key as key= or ONWARD_KEY; create one with `onward keys create`"
@@ -72,6 +76,8 @@ class Authenticator:
         self._known: dict[str, _Known] = {}
         self._reads: dict[str, asyncio.Task[dict[str, StoredKey]]] = {}
         self._misses = Buckets(clock, MISSES)
+        self._lookups = asyncio.Semaphore(LOOKUPS)
+        self._suspect_lookups = asyncio.Semaphore(1)
         self._watched: dict[str, int] = {}
         """When a stream last asked about a key."""
         self._refreshing: asyncio.Task[None] | None = None
@@ -82,11 +88,12 @@ class Authenticator:
 
         Args:
             header: The `authorization` of the request: `Bearer onw_…`.
-            address: Where it comes from. An address that tries many keys that do not exist waits.
+            address: Where it comes from. An address that tries many keys that do not exist waits,
+                but a valid key is never refused because of others.
 
         Raises:
             Unauthenticated: there is no key, or it cannot be used.
-            RateLimited: the address has tried too many keys.
+            RateLimited: the key does not exist, and the address has tried too many such keys.
             Unavailable: the database cannot be reached, and the key was not read recently.
         """
         key = key_in(header)
@@ -155,17 +162,13 @@ class Authenticator:
         if (known is not None and known.stored is not None) or key_id in self._reads:
             return await self._read_once(key_id)
         source = source_of(address)
-        wait = self._misses.take(source)  # before it is known, as many may be under way at once
+        is_suspect = self._misses.wait(source) > 0
+        async with self._suspect_lookups if is_suspect else self._lookups:
+            stored = await self._read_once(key_id)
+        wait = 0 if stored is not None else self._misses.take(source)
         if wait:
             fact = "has tried too many API keys that do not exist"
             raise RateLimited(f"address {source}", fact, _ADVICE, -(-wait // SECOND))
-        is_miss = False
-        try:
-            stored = await self._read_once(key_id)
-            is_miss = stored is None
-        finally:
-            if not is_miss:
-                self._misses.give_back(source)
         return stored
 
     async def _read_once(self, key_id: str) -> StoredKey | None:

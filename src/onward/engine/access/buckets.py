@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from onward.core.instant import SECOND
 from onward.core.token_bucket import full, is_full, take
 
 if TYPE_CHECKING:
@@ -43,12 +42,6 @@ class Buckets:
             self._forget()
         self._buckets[name] = taken.bucket  # the last of them: it was used last
         return taken.wait
-
-    def give_back(self, name: str, count: int = 1) -> None:
-        """Return tokens that were taken for something that does not count after all."""
-        if name in self._buckets:
-            bucket = self._buckets[name]
-            self._buckets[name] = bucket._replace(level=bucket.level + count * SECOND)
 
     def _forget(self) -> None:
         now = self._clock.monotonic()

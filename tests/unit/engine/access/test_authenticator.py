@@ -11,7 +11,7 @@ import pytest
 from onward.core.access import make_key
 from onward.core.instant import HOUR, SECOND
 from onward.engine.access.administration import Administration
-from onward.engine.access.authenticator import MISSES, Authenticator, source_of
+from onward.engine.access.authenticator import LOOKUPS, MISSES, Authenticator, source_of
 from onward.errors import RateLimited, Unauthenticated, Unavailable
 from onward.store import open_store
 from onward.testing.clock import VirtualClock
@@ -32,6 +32,7 @@ class Gate:
         self.admin = Administration(store)
         self.gate = Authenticator(store, clock)
         self.reads = 0
+        self.open_reads = self.most_reads = 0
         self.is_away = False
         inner = store.database.read
 
@@ -39,7 +40,12 @@ class Gate:
             self.reads += 1
             if self.is_away:
                 raise Unavailable("the database", "is away")
-            return await inner(work)
+            self.open_reads += 1
+            self.most_reads = max(self.most_reads, self.open_reads)
+            try:
+                return await inner(work)
+            finally:
+                self.open_reads -= 1
 
         monkeypatch.setattr(store.database, "read", read)
 
@@ -254,13 +260,15 @@ async def test_an_address_that_guesses_is_slowed_and_others_are_not(
             *(at.gate.authenticate(guess, "192.0.2.1") for guess in guesses),
             return_exceptions=True,
         )
-        assert at.reads == MISSES.burst
+        assert at.most_reads <= LOOKUPS
+        assert sum(isinstance(answer, Unauthenticated) for answer in answers) == MISSES.burst
         kinds = {type(answer) for answer in answers}
         assert kinds == {Unauthenticated, RateLimited}
         await at.gate.authenticate(bearer(made), "192.0.2.2")
         at.clock.advance(SECOND)
+        another = f"Bearer {make_key(100, 100).reveal()}"
         with pytest.raises(Unauthenticated):
-            await at.gate.authenticate(guesses[-1], "192.0.2.1")
+            await at.gate.authenticate(another, "192.0.2.1")
 
 
 async def test_a_known_key_passes_beside_one_that_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,6 +295,33 @@ async def test_keys_that_exist_are_no_guesses(monkeypatch: pytest.MonkeyPatch) -
     async with a_gate(monkeypatch) as at:
         for _ in range(2 * MISSES.burst):
             await at.gate.authenticate(bearer(await at.key()), "192.0.2.1")
+
+
+async def test_many_valid_keys_pass_when_all_are_used_for_the_first_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_gate(monkeypatch) as at:
+        keys = [await at.key() for _ in range(3 * MISSES.burst)]
+        at.most_reads = 0
+        await asyncio.gather(*(at.gate.authenticate(bearer(key), "192.0.2.1") for key in keys))
+        assert at.most_reads <= LOOKUPS
+
+
+async def test_a_valid_key_passes_from_an_address_that_has_guessed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_gate(monkeypatch) as at:
+        made = await at.key()
+        guesses = [f"Bearer {make_key(n, n).reveal()}" for n in range(2 * MISSES.burst)]
+        trying = asyncio.gather(
+            *(at.gate.authenticate(guess, "192.0.2.1") for guess in guesses),
+            return_exceptions=True,
+        )
+        await asyncio.sleep(0)
+        assert (await at.gate.authenticate(bearer(made), "192.0.2.1")).key_id == made.key.id
+        await trying
+        another = await at.key()
+        assert (await at.gate.authenticate(bearer(another), "192.0.2.1")).key_id == another.key.id
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,3 @@ def test_buckets_are_forgotten_when_there_are_too_many() -> None:
     for number in range(99):
         buckets.take(f"other {number}")
     assert buckets.wait("one") > 0
-
-
-def test_tokens_that_are_given_back_can_be_taken_again() -> None:
-    buckets = Buckets(VirtualClock(), BucketLimits(1, 1))
-    assert buckets.take("one") == 0
-    assert buckets.take("one") > 0
-    buckets.give_back("one")
-    assert buckets.take("one") == 0
