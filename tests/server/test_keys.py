@@ -96,6 +96,18 @@ async def test_the_streams_of_a_revoked_key_end_within_5_seconds(sqlite: Worlds)
                 assert (await worker.push("goodbye")).why == "the key is no longer valid"
 
 
+async def test_streams_without_a_key_end_within_5_seconds_of_the_first_key(sqlite: Worlds) -> None:
+    async with sqlite.serve() as world, world.worker() as worker:
+        channel: Any = world.channel
+        watch = channel.stream_stream("/onward.v1.Engine/Watch")()
+        await watch.write(messages.WatchRequest(ping=True).SerializeToString())
+        await a_key(sqlite.url, "run:read")
+        async with asyncio.timeout(6):
+            assert (await worker.push("goodbye")).why == "the server needs a key by now"
+            while isinstance(await watch.read(), bytes):
+                pass  # at the end it returns a mark
+
+
 async def test_a_server_that_others_can_reach_needs_a_key_and_a_certificate(
     sqlite: Worlds,
 ) -> None:

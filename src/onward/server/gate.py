@@ -75,6 +75,12 @@ class KeyGate:
         check_namespace(named, principal)
         return principal
 
+    async def still_valid(self, key_id: str) -> bool:
+        """Return whether a stream of a key, or of none, may stay open."""
+        if key_id:
+            return await self._authenticator.still_valid(key_id)
+        return self._is_open and not await self._has_keys()
+
     async def _has_keys(self) -> bool:
         now = self._clock.monotonic()
         if self._looked_at is None or now - self._looked_at > KEYS_LOOKED_AT:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 
+_INVALID = "the key is no longer valid"
+_MISSING = "the server needs a key by now"
+
 
 class OpenStream(Protocol):
     """A stream of a worker or a client."""
@@ -38,7 +41,7 @@ class Keepalive:
 
     Args:
         streams: Returns those that are open.
-        is_valid: Returns whether the key of a stream can still be used.
+        is_valid: Returns whether the key of a stream can still be used; "" is a stream without one.
     """
 
     def __init__(
@@ -67,8 +70,8 @@ class Keepalive:
                 stream.ping()
 
     async def end_revoked(self) -> None:
-        """End the streams whose key was revoked or has expired."""
-        keys = {stream.principal.key_id for stream in self._streams()} - {""}
+        """End the streams whose key was revoked or has expired, or that have none and need one."""
+        keys = {stream.principal.key_id for stream in self._streams()}
         for key in keys:
             try:
                 is_valid = await self._is_valid(key)
@@ -77,4 +80,4 @@ class Keepalive:
             if not is_valid:
                 for stream in self._streams():
                     if stream.principal.key_id == key:
-                        stream.end("the key is no longer valid")
+                        stream.end(_INVALID if key else _MISSING)
