@@ -152,7 +152,10 @@ async def joined(world: World, credential: Credential) -> str:
     """Join as a worker of the queue `default`; return the problem."""
     worker = f"w {credential.kind}".replace(" ", "-").replace("*", "all")
     async with RawStream(world.channel, worker, metadata=credential.metadata) as stream:
-        number = await stream.send(hello=hello_of(stream))
+        try:
+            number = await stream.send(hello=hello_of(stream))
+        except grpc.aio.AioRpcError:  # it was refused before the hello was sent
+            return await stream.refusal()
         answer = asyncio.ensure_future(stream.response(number))
         over = asyncio.ensure_future(stream.is_over.wait())
         await asyncio.wait((answer, over), return_when=asyncio.FIRST_COMPLETED)
