@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onward.core.instant import SECOND
 from onward.server.limits import StreamLimits
 from onward.wire.messages import messages
-from tests.server.raw import stepped, succeeded
+from tests.server.raw import stepped, succeeded, uid_of
 
 if TYPE_CHECKING:
     import pytest
@@ -31,7 +31,9 @@ async def test_a_history_beyond_what_may_wait_to_be_sent_is_loaded(sqlite: World
         await world.client.start("r1")
         [run] = await worker.claim()
         await worker.commit(*(stepped(no, run, f"a#{no}", no) for no in range(1, 101)))
-        loads = [await worker.send(load=messages.LoadRequest(histories=["r1"])) for _ in range(9)]
+        loads = [
+            await worker.send(load=messages.LoadRequest(histories=[uid_of("r1")])) for _ in range(9)
+        ]
         for load in loads:
             parts = await all_parts(worker, load)
             assert sum(len(part.load.runs[0].history) for part in parts) == 100
@@ -63,7 +65,7 @@ async def test_the_ends_of_runs_beyond_the_size_of_a_frame_come_in_several(sqlit
     limits = StreamLimits(message_bytes=20_000, frame_bytes=3000, unsent_bytes=6000)
     async with sqlite.serve(limits=limits) as world, world.worker() as worker:
         await end_runs(world, worker, 30, b"json:" + b"1" * 1000)
-        replies = await watch(world, [f"r{number}" for number in range(30)], 30)
+        replies = await watch(world, [uid_of(f"r{number}") for number in range(30)], 30)
         assert len(replies) > 10
         assert all(reply.ByteSize() < 5000 for reply in replies)
 
@@ -76,12 +78,12 @@ async def test_a_client_that_waits_for_too_many_runs_gets_an_error_for_the_rest(
         world.worker() as worker,
     ):
         await end_runs(world, worker, 2, b"json:1")
-        uids = ["r0", "01a3185c-507b-7952-9942-5b1e60d67a7c", "r1"]
+        uids = [uid_of("r0"), "01a3185c-507b-7952-9942-5b1e60d67a7c", uid_of("r1")]
         replies = await watch(world, uids, 2)
         [failure] = [each for reply in replies for each in reply.failures]
-        assert failure.run == "r1"
+        assert failure.run == uid_of("r1")
         assert "already waits for 2 runs. Wait for fewer at once" in failure.problem.message
-        assert [end.uid for reply in replies for end in reply.ends] == ["r0"]
+        assert [end.uid for reply in replies for end in reply.ends] == [uid_of("r0")]
 
 
 async def test_a_result_that_no_reply_can_hold_is_a_final_error(sqlite: Worlds) -> None:

@@ -121,11 +121,11 @@ async def test_a_worker_that_names_a_run_of_another_takes_no_news_from_it(sqlite
             await world.client.signal("r1")
             await second.claim()
             await world.client.signal("r1")
-            assert list((await second.push("news")).runs) == ["r1"]
+            assert list((await second.push("news")).runs) == [before.uid]
             welcome = await first.join(is_reconnect=True, held={before.uid: before.fence})
             assert list(welcome.hello.lost) == [before.uid]
             await second.ask(owned=messages.OwnedRequest())  # after it, all news has arrived
             while not second.pushed["news"].empty():
                 await second.push("news")
             await world.client.signal("r1")
-            assert list((await second.push("news")).runs) == ["r1"]
+            assert list((await second.push("news")).runs) == [before.uid]

@@ -166,4 +166,4 @@ async def test_a_worker_may_have_more_slots_than_a_claim_takes_runs(sqlite: Worl
         room = messages.Suspects(crashes=2, room=100_000)
         request = messages.ClaimRequest(limit=100_000, suspects=[room])
         [run] = (await worker.ask(claim=request)).claim.runs
-        assert run.uid == "r1"
+        assert run.uid == uid_of("r1")
