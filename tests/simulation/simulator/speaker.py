@@ -77,7 +77,7 @@ class Speaker:
 
     async def _directly(self, run: str, target: str, text: str) -> None:
         """Send a word under a message id, so that it can be sent again."""
-        message = f"{run} {text}"
+        message = f"signal {run} {text}"
         payload = encode(text)
         await self._insist(lambda: self._engine.signal(target, word.name, payload, message=message))
         self._tell("signal", target, text)
