@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from onward.model.commits import CommitOutcome
 from onward.runtime.body.futures import RunTask
 from onward.store.database import Written
 from tests.simulation.simulator.repairs import repaired_gather
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pytest
 
     from onward.core.failure_origin import CallOutcome
+    from onward.model.commits import Commit
     from tests.simulation.simulator.plan import Plan
 
 DIVERGED = "parked as divergent, though its code has not changed"
@@ -30,7 +32,10 @@ def evicting(seed: int) -> Plan:
 def test_the_time_of_another_try_than_the_one_that_was_written_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Written, "time_of", lambda self, _: self.at)
+    def with_its_own_time(written: Written, commit: Commit) -> CommitOutcome:
+        return CommitOutcome(written.fates[commit.run], written.at)
+
+    monkeypatch.setattr(Written, "outcome_of", with_its_own_time)
     assert DIVERGED in caught(lambda seed: quiet(seed, sampler.name, warm=0, weather=LOSSY), 10)
 
 
