@@ -313,7 +313,11 @@ def cancelled() -> list[tuple[str, str, int]]:
     """Return the outcomes of effects whose run was cancelled while they waited."""
     cases = {
         "waits for approval": ("returns", approved, "planned"),
-        "was refused, and would be retried": ("raises `NotApplied` each time", blind, "failed"),
+        "was refused, and is waiting to be retried": (
+            "raises `NotApplied` each time",
+            blind,
+            "failed",
+        ),
         "is uncertain, and waits for a verdict": ("raises another error", blind, "indeterminate"),
         "is uncertain, and its reconciler returned `Unknown`": (
             "raises another error",

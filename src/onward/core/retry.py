@@ -122,9 +122,13 @@ def _names(what: str, given: object) -> tuple[str, ...]:
     for kind in kinds:
         is_type = isinstance(kind, type) and issubclass(kind, BaseException)
         if not (is_type or (isinstance(kind, str) and kind)):
-            shown = kind.__name__ if isinstance(kind, type) else f"a {type(kind).__name__}"
+            shown = (
+                kind.__name__
+                if isinstance(kind, type)
+                else f"a value of type {type(kind).__name__}"
+            )
             raise BadInput(
-                f"retry {what}", f"contains {shown}", "Use exception types, or their names."
+                f"retry option {what}=", f"contains {shown}", "Use exception types, or their names."
             )
         names.add(error_name(kind))
     return tuple(sorted(names))

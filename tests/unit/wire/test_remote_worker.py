@@ -10,7 +10,7 @@ import pytest
 
 from onward.core.lease import Fate
 from onward.engine.worker_engine import WorkerHooks
-from onward.errors import BadInput, LeaseLost, NotFound, StoreUnusable, Unavailable
+from onward.errors import LeaseLost, NotFound, Unavailable
 from onward.model.claims import Wanted
 from onward.model.commits import Commit, CommitOutcome
 from onward.model.runs import Move
@@ -126,19 +126,6 @@ async def test_an_answer_that_comes_while_nobody_waits_is_kept() -> None:
         world.stream.answer(request, claim=messages.ClaimReply(runs=[a_run("r1")]))
         await settle(lambda: world.worker._claimed)
         assert [run.uid for run in (await world.worker.claim(WANTED)).runs] == ["r1"]
-
-
-async def test_a_claim_that_is_refused_is_reported_once() -> None:
-    async with joined() as world:
-        await world.worker.claim(WANTED)
-        request = await world.stream.sent("claim")
-        world.stream.answer(request, problem=to_problem(BadInput("the claim", "is odd", "Stop")))
-        await settle(lambda: world.worker._claim is None)
-        with pytest.raises(StoreUnusable, match=r"refused a claim \(the claim is odd\. Stop\.\)"):
-            await world.worker.claim(WANTED)
-        asked = asyncio.ensure_future(world.worker.claim(WANTED))
-        await world.stream.sent("audit")  # the refused claim may have taken runs all the same
-        asked.cancel()
 
 
 async def test_a_claim_comes_in_parts() -> None:
