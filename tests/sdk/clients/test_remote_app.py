@@ -73,7 +73,7 @@ async def test_a_wait_for_a_result_goes_on_while_a_server_restarts(
         await app.__aexit__(None, None, None)
 
 
-async def test_a_run_whose_commit_the_server_refuses_fails(server_url: str) -> None:
+async def test_a_run_whose_commit_is_too_large_for_the_server_fails(server_url: str) -> None:
     """A worker that tried again would be refused again."""
     numbers = Pipeline("numbers")
     found = numbers.topic("found", str)
@@ -91,8 +91,8 @@ async def test_a_run_whose_commit_the_server_refuses_fails(server_url: str) -> N
 
         await until(has_failed)
         [run] = await app.runs(kind="producer")
-        assert (run.reason, run.error_type) == ("internal", "onward.errors.WriteRefused")
-        assert "a commit of 2 rows" in str(run.error)
+        assert (run.reason, run.error_type) == ("internal", "onward.errors.PayloadTooLarge")
+        assert "the limit is 8,388,608" in str(run.error)
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:
