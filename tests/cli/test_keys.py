@@ -46,6 +46,22 @@ def test_a_key_is_printed_alone_and_once(db: str, ask: Ask) -> None:
         assert key.secret not in again.out + again.err
 
 
+@pytest.mark.parametrize(
+    "words", [("keys", "create", "--name", "a", "--role", "app"), ("namespaces", "create", "shop")]
+)
+def test_the_first_command_creates_the_tables_of_a_new_database(
+    url: str, ask: Ask, words: tuple[str, ...]
+) -> None:
+    answer = ask(*words, "--db", url)
+    assert answer.status == 0, answer.err
+    assert ask(words[0], "list", "--db", url, "--json").thing
+
+
+def test_no_key_is_created_in_memory(ask: Ask) -> None:
+    answer = ask("keys", "create", "--name", "a", "--role", "app", "--db", ":memory:")
+    assert (answer.status, "exists only in its own process" in answer.err) == (2, True)
+
+
 def test_a_key_as_json_has_its_text_and_its_scopes(db: str, ask: Ask) -> None:
     words = ("--name", "gpu", "--scope", "worker:poll:gpu", "--scope", "run:read", "--json")
     thing = ask("keys", "create", *words, "--expires", "90d").thing

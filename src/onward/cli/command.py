@@ -21,6 +21,8 @@ from onward.cli.output import Output
 from onward.cli.settings import DEFAULTS, is_debugging, load
 from onward.engine.abbreviation import Unclear
 from onward.engine.address import check_exists, masked
+from onward.engine.migration import migrate
+from onward.engine.server_address import is_server
 from onward.errors import (
     Conflict,
     InvariantBroken,
@@ -122,14 +124,20 @@ def _nearest(name: str) -> Any:
     return None
 
 
-def command(of: click.Group, name: str, *, example: str) -> Callable[[Work], click.Command]:
-    """Make an async function a command: it is given a context and returns the exit status."""
+def command(
+    of: click.Group, name: str, *, example: str, migrates: bool = False
+) -> Callable[[Work], click.Command]:
+    """Make an async function a command: it is given a context and returns the exit status.
+
+    A command that `migrates` creates the schema of a new database; others refuse to.
+    """
 
     def made(work: Work) -> click.Command:
         @bare_command(of, name, example=example)
         @wraps(work)
         def run(given: Given, **asked: Any) -> int:
-            return asyncio.run(_opened(given, lambda context: work(context, **asked)))
+            opened = _opened(given, lambda context: work(context, **asked), migrates=migrates)
+            return asyncio.run(opened)
 
         return run
 
@@ -200,9 +208,13 @@ def explain(out: Output, error: Exception) -> OnwardError:
     return failure
 
 
-async def _opened(given: Given, work: Callable[[CommandContext], Awaitable[int]]) -> int:
+async def _opened(
+    given: Given, work: Callable[[CommandContext], Awaitable[int]], *, migrates: bool
+) -> int:
     settings = load(given.flags, os.environ, Path.cwd())
     app = App(settings.db, namespace=settings.namespace)
+    if migrates and not is_server(settings.db):
+        await migrate(settings.db)
     await check_exists(settings.db, NO_DATABASE)
     async with app:
         return await work(CommandContext(app, app._engine, given.out, _again(given.flags)))

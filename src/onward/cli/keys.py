@@ -37,7 +37,12 @@ def keys() -> None:
     """
 
 
-@command(keys, "create", example="onward keys create --name laptop --role app --expires 90d")
+@command(
+    keys,
+    "create",
+    example="onward keys create --name laptop --role app --expires 90d",
+    migrates=True,
+)
 @click.option("--name", metavar="TEXT", required=True, help="What the key is for.")
 @click.option(
     "--role",

@@ -25,7 +25,12 @@ def namespaces() -> None:
     """
 
 
-@command(namespaces, "create", example="onward namespaces create shop --title 'The web shop'")
+@command(
+    namespaces,
+    "create",
+    example="onward namespaces create shop --title 'The web shop'",
+    migrates=True,
+)
 @click.argument("name")
 @click.option("--title", metavar="TEXT", default="", help="What the namespace is for.")
 async def create(context: CommandContext, *, name: str, title: str) -> int:
