@@ -63,7 +63,12 @@ def test_a_role_without_rights_works_after_an_owner_has_migrated(
         assert refused.status == 2
         assert "Run 'onward migrate' as a role that may create it" in refused.err
         assert ask("migrate", "--db", postgres_url).status == 0
-        run_sql(postgres_url, *GRANTS)
+        assert "grant this user USAGE on it" in ask("runs", "list", "--db", limited).err
+        run_sql(postgres_url, GRANTS[0])
+        without_tables = ask("runs", "list", "--db", limited).err
+        assert "Grant this user SELECT, INSERT, UPDATE and DELETE on all tables" in without_tables
+        assert "USAGE" not in without_tables
+        run_sql(postgres_url, GRANTS[1])
         assert "nothing to do" in ask("migrate", "--db", limited).out
         with App(limited).sync() as app, app.worker(workflows=[hello]):
             assert app.run(hello, "Ada") == "Hello, Ada!"

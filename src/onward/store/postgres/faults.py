@@ -28,7 +28,8 @@ _SET_UP = {
     "42P01": ("has lost its tables", "Restore them, or restart this process"),
     "42501": (
         "does not let this user use or create the schema",
-        "Run 'onward migrate' as a role that may create it, then grant this user USAGE on it",
+        "Run 'onward migrate' as a role that may create it, then grant this user USAGE on it, and"
+        " SELECT, INSERT, UPDATE and DELETE on its tables",
     ),
     "26000": _POOLER,
     "42P05": _POOLER,
@@ -45,6 +46,10 @@ _NOW = {
 }
 # Classes of SQLSTATE after which the same statement may be sent again.
 _AGAIN = ("08", "40", "53", "57", "58")
+_NO_TABLE_RIGHTS = (
+    "does not let this user read or write the tables of the schema",
+    "Grant this user SELECT, INSERT, UPDATE and DELETE on all tables of the schema",
+)
 _POOLER_SPEAKS = "08P01"
 _LOCK_TIMEOUT = "55P03"
 LOST = (
@@ -103,6 +108,8 @@ def _from_server(
         return StoreUnusable(where, *_POOLER)  # of what we tell a server when we connect
     if state in _SET_UP:
         fact, advice = _SET_UP[state]
+        if str(error).startswith("permission denied for table"):  # if the server speaks English
+            fact, advice = _NO_TABLE_RIGHTS
         if (fact, advice) == _POOLER and address.pooled:
             return Unavailable(where, f"switched to a different session ({state})")
         if is_proven:
