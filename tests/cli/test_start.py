@@ -52,6 +52,17 @@ def test_a_run_is_started_by_name_and_waited_for(worker: WorkerProcess, ask: Ask
     assert again.thing["result"] == worker.pid
 
 
+def test_a_run_with_wrong_arguments_is_to_be_cancelled(worker: WorkerProcess, ask: Ask) -> None:
+    answer = ask("start", "order", '{"fiel": "go"}', "--id", "order-1", "--wait")
+    assert answer.status == 1
+    assert "the arguments of the run do not fit order(file: str)" in answer.out
+    why = ask("why", "order-1").out
+    assert "there is no parameter 'fiel'" in why
+    assert "with arguments that fit: onward runs cancel order-1" in why
+    assert "fork" not in why
+    assert ask("runs", "cancel", "order-1", "--wait").status == 0
+
+
 def test_a_watched_run_is_followed_to_its_end(worker: WorkerProcess, ask: Ask) -> None:
     ask("start", "order", FILE, "--id", "order-1")
     answer = ask("runs", "watch", "order-1")
@@ -92,7 +103,10 @@ def test_a_module_checks_the_arguments(shop: str, ask: Ask, tmp_path: Path) -> N
     assert (shown["arguments"], shown["queue"]) == ({"day": "2026-11-16"}, "mail")
     wrong = ask(*words, '{"day": "tomorrow"}')
     assert wrong.status == 2
-    assert "day" in wrong.err
+    assert "JSON does not fit typed(day: date, count: int = ...): day is" in wrong.err
+    misspelled = ask(*words, '{"dya": "2026-11-16"}')
+    assert (misspelled.status, "there is no parameter 'dya'" in misspelled.err) == (2, True)
+    assert "stored" not in wrong.err + misspelled.err
     unknown = ask("start", "no_such_workflow", "--module", "start_typed")
     assert unknown.status == 2
     assert "workflow 'no_such_workflow' is not defined by start_typed" in unknown.err

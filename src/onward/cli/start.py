@@ -19,7 +19,7 @@ from onward.codec.names import check_name
 from onward.core.instant import duration
 from onward.core.run import RunState, in_words
 from onward.engine.starting import StartOptions, new_run
-from onward.errors import BadInput, NotFound
+from onward.errors import BadInput, NotFound, Undecodable
 from onward.model.runs import Started
 from onward.sdk.workflow import Workflow
 
@@ -137,7 +137,12 @@ async def _start_checked(
     workflow = _find(name, module)
     if isinstance(given, list):
         given = dict(zip(inspect.signature(workflow.fn).parameters, given, strict=False))
-    args, kwargs = workflow.definition.shape.decode(encode(given))
+    shape = workflow.definition.shape
+    try:
+        args, kwargs = shape.decode(encode(given))
+    except Undecodable as misfit:
+        advice = "Pass the arguments as an object by name, or as a list in order"
+        raise BadInput(f"JSON does not fit {shape.call_text}:", misfit.fact, advice) from None
     before = await _uid_of(app, options.get("id"))
     run = await app.start(workflow.options(**options), *args, **kwargs)
     state = await run.state()

@@ -196,10 +196,23 @@ class CallShape:
         result = self._resolved().result
         return f"{result.name}: {' '.join(sorted(result.kinds))}"
 
+    @property
+    def call_text(self) -> str:
+        """How the callable is called: `order(item: str, count: int = ...)`."""
+        resolved = self._resolved()
+        parameters = (
+            f"{each.name}: {resolved.shapes[each.name].name}"
+            + ("" if each.default is Parameter.empty else " = ...")
+            for each in resolved.parameters
+        )
+        return f"{self.name}({', '.join(parameters)})"
+
     def _lift(self, name: str, item: Any, where: str) -> Any:
         shape = self._resolved().shapes.get(name)
         if shape is None:
-            raise Undecodable(where, f"there is no parameter for {key_step(name, 0)}")
+            step = key_step(name, 0)
+            shown = repr(name) if step.startswith(".") else step
+            raise Undecodable(where, f"there is no parameter {shown}")
         return lift(shape, item, where, name)
 
     def _resolved(self) -> _Resolved:

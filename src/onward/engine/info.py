@@ -181,7 +181,9 @@ def _diverged_at(row: RunRow, outcome: RunOutcome) -> DivergedAt | None:
         return None
     try:
         data = read_error(unpack(outcome.error)).data
-        return None if data["step"] is None else DivergedAt(data["step"], data["needs_result"])
+        if data["step"] is None and not data.get("is_about_arguments"):
+            return None
+        return DivergedAt(data["step"], data["needs_result"])
     except Exception:  # noqa: BLE001 - a damaged row may fail in any way
         return None
 

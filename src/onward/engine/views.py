@@ -56,8 +56,8 @@ class RunInfo:
             reason, such as `deadline`, if there was no error.
         failed_step: The name of the step, effect or child whose error ended it.
         discarded: Who discarded it as a dead letter, when and why.
-        diverged_at: The recorded call that the code does not match, if the run is paused for this
-            reason.
+        diverged_at: The recorded call that the code does not match, or the arguments of the run, if
+            the run is paused for this reason.
 
     Example:
         >>> import asyncio
@@ -113,14 +113,15 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class DivergedAt:
-    """A recorded call that the code does not fit.
+    """What the code does not fit: a recorded call, or the arguments of the run.
 
     Attributes:
-        step: The identity of the call, such as `charge#1`, from which the run can be forked.
+        step: The identity of the call, such as `charge#1`, from which the run can be forked; None
+            for the arguments of the run.
         needs_result: Whether the fork has to replace its result.
     """
 
-    step: str
+    step: str | None
     needs_result: bool
 
 

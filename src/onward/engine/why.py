@@ -147,14 +147,19 @@ def _pauses(info: RunInfo) -> Iterator[Blocker]:
     for holder in info.held_by:
         yield Blocker("paused", f"run {holder} is paused", f"onward runs resume {quote(holder)}")
     if info.state == RunState.PAUSED and info.reason == Reason.DIVERGENCE:
-        text = "the code does not match the history"
+        at = info.diverged_at
+        fits_not = "history" if at is None or at.step is not None else "arguments of the run"
+        text = f"the code does not match the {fits_not}"
         yield Blocker("divergence", text, next_of_divergence(info), info.error or "")
 
 
 def next_of_divergence(info: RunInfo) -> str:
     """Return what lets a run go on whose code does not fit its history."""
     at = info.diverged_at
-    step = "STEP" if at is None else quote(at.step)
+    if at is not None and at.step is None:
+        cancel = f"onward runs cancel {quote(info.id)}"
+        return f"Cancel it and start it again with arguments that fit: {cancel}"
+    step = "STEP" if at is None or at.step is None else quote(at.step)
     fork = f"onward runs fork {quote(info.id)} --step {step}"
     if at is not None and at.needs_result:
         return f"{fork} --result JSON"

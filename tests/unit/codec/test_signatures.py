@@ -218,7 +218,7 @@ def test_a_new_parameter_with_a_default_fits_old_calls() -> None:
     ("text", "fact"),
     [
         ('{"card":{"number":"1"}}', "charge() missing a required argument: 'cents'"),
-        ('{"card":{"number":"1"},"cents":5,"tip":1}', "there is no parameter for .tip"),
+        ('{"card":{"number":"1"},"cents":5,"tip":1}', "there is no parameter 'tip'"),
         ('{"card":{"number":1},"cents":5}', "card.number is a number, not a str"),
         ("[]", "the stored arguments are not an object"),
         ("", "value is not JSON"),
@@ -230,6 +230,13 @@ def test_arguments_that_no_longer_fit_are_undecodable(text: str, fact: str) -> N
 
     assert caught.value.annotation == "the arguments of charge"
     assert caught.value.fact == fact
+
+
+def test_a_shape_says_how_it_is_called() -> None:
+    def fn(a: int, b: list[str] | None = None, *, c: datetime = NOON) -> None: ...
+
+    text = "fn(a: int, b: list[str] | None = ..., c: datetime = ...)"
+    assert signature_of(fn).call_text == text
 
 
 def test_a_gap_before_starred_arguments_is_never_filled_with_them() -> None:

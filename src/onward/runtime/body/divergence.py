@@ -46,22 +46,41 @@ class Divergence(UserError):
     Attributes:
         step: The recorded call that does not fit, if it is about one.
         needs_result: Whether a fork has to replace its result.
+        is_about_arguments: Whether the arguments of the run do not fit.
     """
 
     code = "divergence"
 
-    def __init__(self, text: str, step: str | None = None, *, needs_result: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        step: str | None = None,
+        *,
+        needs_result: bool = False,
+        is_about_arguments: bool = False,
+    ) -> None:
         super().__init__(text)
         self.step = step
         self.needs_result = needs_result
+        self.is_about_arguments = is_about_arguments
 
 
 def _to_data(error: Divergence) -> dict[str, Any]:
-    return {"text": str(error), "step": error.step, "needs_result": error.needs_result}
+    return {
+        "text": str(error),
+        "step": error.step,
+        "needs_result": error.needs_result,
+        "is_about_arguments": error.is_about_arguments,
+    }
 
 
 def _from_data(data: dict[str, Any]) -> Divergence:
-    return Divergence(data["text"], data["step"], needs_result=data["needs_result"])
+    return Divergence(
+        data["text"],
+        data["step"],
+        needs_result=data["needs_result"],
+        is_about_arguments=data.get("is_about_arguments", False),  # older versions do not write it
+    )
 
 
 # It is shown to people, who need not know in which module it is.
@@ -77,6 +96,13 @@ class UnfitSignal(Undecodable):
 
     def __str__(self) -> str:
         return f"signal {self.name!r} does not match {self.annotation}: {self.fact}."
+
+
+class UnfitArguments(Undecodable):
+    """The arguments of a run do not fit its workflow: most likely it was started so."""
+
+    def __str__(self) -> str:
+        return f"the arguments of the run do not fit {self.annotation}: {self.fact}."
 
 
 def place_now() -> Place | None:
@@ -158,6 +184,13 @@ def divergence_error(
         step = f"onward runs fork {quote(run)} --step {quote(misfit.identity)}"
         lines.append(f"Replace it with a valid value: {step} --result JSON")
         return Divergence("\n".join(lines), misfit.identity, needs_result=True)
+    if isinstance(misfit, UnfitArguments):
+        lines += [] if place is None else [f"  in {place}"]
+        lines.append(
+            "Cancel the run and start it again with arguments that fit, or deploy code that accepts"
+            f" these: onward runs cancel {quote(run)}"
+        )
+        return Divergence("\n".join(lines), is_about_arguments=True)
     if isinstance(misfit, NewerRow):
         return Divergence(str(misfit))
     was: Record | None = None
