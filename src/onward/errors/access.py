@@ -30,9 +30,10 @@ class Forbidden(UserError):
     scope: str
 
     def __str__(self) -> str:
+        role = "--role worker, or " if self.scope.startswith("worker:poll:") else ""
         return (
             f"access denied: key {self.key!r} does not have the scope {self.scope}. "
-            f"Use a key that has it (onward keys create --scope {self.scope})."
+            f"Use a key that has it (onward keys create {role}--scope {self.scope})."
         )
 
 

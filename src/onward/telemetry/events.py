@@ -15,6 +15,7 @@ import re
 import traceback
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from onward.errors import Unavailable, UserError
 from onward.telemetry.error_text import clip, describe, type_name
 from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.scope import NOWHERE
@@ -27,6 +28,9 @@ MAX_ERROR_CHARS: Final = 2000
 
 _WITHOUT_TRACEBACK: Final = frozenset({"effect.uncertain"})
 """Events that need no human: a lost reply is normal, so its traceback is shown only at DEBUG."""
+
+_EXPECTED: Final = (UserError, Unavailable)
+"""Errors after which a worker ends and whose message says it all, such as a missing key."""
 
 _PLAIN: Final = re.compile(r'[^\s"=]+')
 
@@ -321,7 +325,8 @@ def emit(
     try:
         if cause is not None:
             fields |= {"error": error_text(cause), "error_type": type_name(cause)}
-        if event in _WITHOUT_TRACEBACK and not logger.isEnabledFor(_DEBUG):
+        is_expected = event == "worker.failed" and isinstance(cause, _EXPECTED)
+        if (is_expected or event in _WITHOUT_TRACEBACK) and not logger.isEnabledFor(_DEBUG):
             cause = None
         _write(logger, level, text, {"event": event, **fields}, cause)
     except BaseException as error:  # noqa: BLE001 - a filter of the user's failed: that must not end a run

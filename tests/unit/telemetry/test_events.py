@@ -13,7 +13,7 @@ import pytest
 
 from onward.core.instant import SECOND
 from onward.core.run import Reason, RunState
-from onward.errors import Unavailable
+from onward.errors import Forbidden, Unavailable
 from onward.telemetry.events import EVENTS, emit
 from onward.telemetry.reporter import Reporter
 from onward.telemetry.scope import NOWHERE, scope_now
@@ -185,6 +185,15 @@ def test_a_worker_that_fails_is_an_error_and_one_that_leaves_is_not() -> None:
 
     assert [record.levelno for record in log.records] == [logging.INFO, logging.ERROR]
     assert log.lines[1] == 'worker.failed: worker=worker-2 error="RuntimeError: no disk"'
+
+
+def test_a_worker_without_a_key_is_logged_without_a_traceback() -> None:
+    with a_log(logging.INFO) as log:
+        a_reporter().worker_left("worker-1", Forbidden("laptop", "worker:poll:mail"))
+        a_reporter().worker_left("worker-2", RuntimeError("no disk"))
+
+    assert [record.exc_info is None for record in log.records] == [True, False]
+    assert "onward keys create --role worker, or --scope worker:poll:mail" in log.lines[0]
 
 
 def test_a_store_that_stays_away_is_logged_once_a_minute_until_it_is_back() -> None:
