@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward import App
+from onward.errors import Precondition
 from onward.pipelines import Consumer, Input, Pipeline, PrepareContext, Prepared, ProducerContext
 from tests.kit.watching import until
 
@@ -29,6 +30,8 @@ class AddRow(Consumer[None, None]):
         events = [each for each in await ctx.peek(received) if each.payload != "wait"]
         if any(event.payload == "break" for event in events):
             raise ValueError("it is broken")
+        if any(event.payload == "lock" for event in events):
+            raise Precondition("the sheet is locked")
         return Prepared(reserve=events)
 
     async def next(self, ctx: object, prepared: object, outcome: object) -> None: ...
@@ -175,8 +178,21 @@ def test_what_blocks_a_pipeline_is_shown_with_what_to_do(empty: str, ask: Ask) -
 
     assert listed["state"] == "blocked"
     [blocked] = [each for each in listed["handlers"] if each["state"] == "blocked"]
-    assert f"mail.AddRow: {blocked['why']}" in shown
+    assert f"mail.AddRow: {blocked['why']}. Next: {blocked['next']}" in shown
     assert resumed.out.startswith("mail is active; retried: ")
+
+
+def test_a_handler_whose_run_is_paused_is_shown_as_paused(empty: str, ask: Ask) -> None:
+    asyncio.run(fill(empty, "lock"))
+
+    listed = ask("pipelines", "list", "--json").thing
+    [handler] = [each for each in listed["handlers"] if each["name"] == "mail.AddRow"]
+    run = handler["run"]
+
+    assert (listed["state"], handler["state"]) == ("blocked", "paused")
+    line = f"mail.AddRow: run {run} is paused (precondition). Next: onward why {run}\n"
+    assert line in ask("pipelines", "show", "mail").out
+    assert f"run {run} is paused (precondition)" in ask("pipelines", "list").out
 
 
 @pytest.mark.usefixtures("db")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.cli.output import shown
 from onward.core.instant import duration, show
+from onward.errors.root import closed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +61,8 @@ def handler_row(info: HandlerInfo) -> tuple[Any, ...]:
 def advice_of(info: PipelineInfo) -> list[str]:
     """Return what is wrong with handlers, and what to do about it."""
     return [
-        f"{each.name}{f' (key {each.key})' if each.key else ''}: {each.why} {each.next}".rstrip()
+        f"{each.name}{f' (key {each.key})' if each.key else ''}: {closed(each.why)}"
+        + (f" Next: {each.next}" if each.next else "")
         for each in info.handlers
         if each.why
     ]

@@ -7,6 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.handler import REPAIR_BUDGET, HandlerKind, may_try_code
+from onward.core.run import RunState
 from onward.engine.display import shown_time, shown_time_or_none
 from onward.engine.pipelines.views import HandlerInfo, PipelineInfo
 from onward.errors import NotFound
@@ -93,7 +94,7 @@ class _Reading:
         state = "active"
         if row.paused or self.known.all_paused:
             state = "paused"
-        elif any(each.state == "blocked" for each in handlers):
+        elif any(each.state in ("blocked", "paused") for each in handlers):
             state = "blocked"
         return PipelineInfo(
             row.name,
@@ -130,7 +131,7 @@ class _Reading:
             return _blocked(pipeline.name, blocked[0], row.failures)
         running = [each for each in self._open[row.handler] if row.key in ("", each.key)]
         if running:
-            return _State("running", running[0].id)
+            return _open(running)
         if self.known.all_paused:
             return _State(
                 "paused", None, "all pipelines are paused", "onward pipelines resume --all"
@@ -147,6 +148,14 @@ class _Reading:
             why = f"run {first.id or first.run} of {first.handler} blocks the pipeline"
             return _State("due", None, why, f"onward why {quote(first.id or first.run)}")
         return _State("due")
+
+
+def _open(runs: list[OpenHandlerRun]) -> _State:
+    for run in runs:
+        if run.state == RunState.PAUSED:
+            why = f"run {run.id} is paused ({run.reason})"
+            return _State("paused", run.id, why, f"onward why {quote(run.id)}")
+    return _State("running", runs[0].id)
 
 
 def _removed(row: HandlerOverview) -> tuple[str, str]:

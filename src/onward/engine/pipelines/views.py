@@ -19,7 +19,8 @@ class HandlerInfo:
         key: The key of its events; empty in a serial pipeline.
         subscribes: The topics that it reads.
         publishes: The topics that it may publish to.
-        state: idle, due (it has work), running, paused or blocked.
+        state: idle, due (it has work), running, blocked, or paused (the pipeline or its open run
+            is paused).
         run: The id of its open run, or of the run that blocks it.
         why: What blocks or pauses it.
         next: What to do about that.
@@ -52,7 +53,8 @@ class PipelineInfo:
         name: Its name.
         is_parallel: Whether consumers handle events with different keys in parallel.
         queue: The queue of its runs.
-        state: active, paused, or blocked (an operator or new code is needed).
+        state: active, paused, or blocked (a run has failed or is paused, so an operator or new code
+            is needed).
         topics: The topics that it declares.
         handlers: Its producers and consumers.
         updated_at: When its declaration or its pause last changed.

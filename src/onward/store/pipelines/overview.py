@@ -66,6 +66,8 @@ class OpenHandlerRun(NamedTuple):
     handler: str
     key: str
     lane: str
+    state: str
+    reason: str | None
 
 
 class TopicRow(NamedTuple):

@@ -58,7 +58,8 @@ WHERE h.namespace = :namespace AND h.blocked_by IS NOT NULL
 ORDER BY h.handler, h.key LIMIT :limit;
 
 -- name: open_handler_runs
-SELECT id, handler, handler_key, lane FROM onward_run INDEXED BY onward_run_lane
+SELECT id, handler, handler_key, lane, state, reason
+FROM onward_run INDEXED BY onward_run_lane
 WHERE namespace = :namespace AND lane IS NOT NULL
   AND state IN ('ready', 'running', 'waiting', 'paused')
 LIMIT :limit;
