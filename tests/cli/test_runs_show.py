@@ -11,8 +11,10 @@ import pytest
 
 import onward
 from onward import App, Fatal, NotApplied, Retry, Signal, effect, register_error, step, workflow
+from onward.core.instant import HOUR, MINUTE
 from onward.errors import RunFailed
 from onward.store import Wanted
+from tests.cli.test_doctor import execute
 from tests.kit.watching import until
 
 if TYPE_CHECKING:
@@ -145,21 +147,39 @@ def test_a_run_that_nobody_can_take_says_why(db: str, ask: Ask) -> None:
     assert "blocked" not in ask("runs", "show", "book-1", "--db", db).out
 
 
-async def abandon(url: str) -> None:
-    """Leave a run to a worker that does not renew its lease."""
+async def abandon(url: str, *ids: str, lease: int = 1) -> None:
+    """Leave runs to a worker that does not renew its lease."""
     async with App(url) as app:
-        await app.start(book.options(id="left"))
-        await app._store.take_lease("w-gone", 1)
-        await app._store.claim(Wanted("w-gone", ("default",), (book.name,), 1))
+        for run_id in ids:
+            await app.start(book.options(id=run_id))
+        await app._store.take_lease("w-gone", lease)
+        await app._store.claim(Wanted("w-gone", ("default",), (book.name,), len(ids)))
 
 
 def test_a_run_of_a_dead_worker_is_shown_with_the_last_renewal(url: str, ask: Ask) -> None:
-    asyncio.run(abandon(url))
+    asyncio.run(abandon(url, "left"))
     out = ask("runs", "show", "left", "--db", url).out
     assert re.search(r"^worker +w-gone, renewed its lease at 2\S+ \S+$", out, re.MULTILINE)
     why = r"its worker w-gone has not renewed its lease since .*, and no worker serves queue '\w+'"
     assert re.search(rf"^blocked +{why}$", out, re.MULTILINE)
     assert re.search(rf"running \({why}\)", ask("runs", "list", "--db", url).out)
+
+
+def test_a_worker_that_is_late_to_renew_its_lease_is_named(url: str, ask: Ask) -> None:
+    asyncio.run(abandon(url, "left", lease=2 * HOUR))
+    assert "Nothing holds it up." in ask("why", "left", "--db", url).out
+    earlier = f"UPDATE onward_lease SET renewed_at = renewed_at - {61 * MINUTE}"
+    asyncio.run(execute(url, earlier))
+    out = ask("why", "left", "--db", url).out
+    assert "- lease: its worker w-gone last renewed its lease 1h1m" in out
+    assert "its lease of 2h expires" in out
+
+
+def test_the_doctor_reports_a_dead_worker_once(url: str, ask: Ask) -> None:
+    asyncio.run(abandon(url, "left-1", "left-2"))
+    out = ask("doctor", "--db", url).out
+    assert out.count("w-gone has not renewed its lease since") == 1
+    assert "They stay as they are: 2 runs: their worker w-gone has not renewed" in out
 
 
 def test_what_is_over_waits_for_nothing(db: str, ask: Ask) -> None:

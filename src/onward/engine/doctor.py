@@ -197,7 +197,7 @@ def _unserved(found: Sequence[Unserved]) -> Finding:
         stays, them = "They cannot continue", "them"
         # "its worker ..." is said of one run: which one has to be named.
         if any(each.why.startswith("its ") for each in named):
-            reasons = "; ".join(f"{each.run.id}: {each.why}" for each in named)
+            reasons = "; ".join(_reasons(found))
     return Finding(
         "unserved",
         f"{count_of(found, 'run')} that no live worker can take: "
@@ -205,6 +205,19 @@ def _unserved(found: Sequence[Unserved]) -> Finding:
         f"{stays}: {reasons}",
         f"Start a worker that takes {them}. For details: onward why {quote(found[0].run.id)}",
     )
+
+
+def _reasons(found: Sequence[Unserved]) -> list[str]:
+    """Return each reason once, with the run or the number of runs that it is said of."""
+    by_why: dict[str, list[str]] = {}
+    for each in found:
+        by_why.setdefault(each.why, []).append(each.run.id)
+    return [
+        f"{runs[0]}: {why}"
+        if len(runs) == 1
+        else f"{count_of(runs, 'run')}: {why.replace('its worker', 'their worker', 1)}"
+        for why, runs in list(by_why.items())[:MAX_NAMED]
+    ]
 
 
 async def _clock(store: Store) -> list[Finding]:

@@ -355,8 +355,8 @@ class Blocker:
         kind: paused, divergence, approval, verdict, effect (Onward sends it again, or asks its
             reconciler again), limit, slots (all workers are busy), delay (it has not started yet),
             worker (no live worker can take it), takeover (its worker is gone, and another worker
-            will continue it), or the kind of the call that it waits for: signal, timer, child,
-            step.
+            will continue it), lease (its worker is late to renew its lease), or the kind of the
+            call that it waits for: signal, timer, child, step.
         text: The reason as text.
         next: What to do next: a command, or advice.
         error: The error that paused the run, if there was one. `str()` adds it to the text.

@@ -6,6 +6,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
+from onward.core.instant import show
 from onward.core.replay import RecordKind
 from onward.core.run import TERMINAL, Reason, RunState, in_words
 from onward.engine.effect_info import effect_wait_text
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from onward.engine.views import EffectInfo, PendingCall, RunInfo, RunReport
     from onward.model.runs import RunRow
+    from onward.model.workers import Renewal
     from onward.store.store import Store
 
 _DECIDED_BY_HUMANS = ("approval", "verdict")
@@ -41,6 +43,8 @@ async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> lis
     found = [*_blockers(known), *known.held_back]
     if not found and row.state == RunState.READY:
         found += await full_workers(store, row)
+    if not found and row.state == RunState.RUNNING and row.worker is not None:
+        found += _silent_worker(await store.last_renewal(row.worker))
     if row.state in TERMINAL and row.handler is not None:
         found += await _blocks_handler(store, row)
     awaited = [call.run for call in known.waits_for if call.run is not None]
@@ -97,6 +101,15 @@ async def full_workers(store: Store, row: RunRow) -> list[Blocker]:
     those = "worker" if len(workers) == 1 else f"{len(workers)} workers"
     text = f"all slots of the {those} that could take it are in use"
     return [Blocker("slots", text, "Wait, start another worker, or raise --slots")]
+
+
+def _silent_worker(renewal: Renewal) -> list[Blocker]:
+    """Return that the worker of a running run may be gone, if it is late to renew its lease."""
+    if not renewal.is_late:
+        return []
+    text = f"its worker {renewal.worker} last renewed its lease {renewal.silence} ago"
+    move = f"Wait; if it is gone, its lease of {show(renewal.length)} expires, and another continues"
+    return [Blocker("lease", text, move)]
 
 
 def still_open(info: RunInfo, why: Sequence[Blocker]) -> str:

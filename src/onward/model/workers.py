@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from onward.core.flow import FlowId
-from onward.core.instant import SECOND, Instant, instant_text
+from onward.core.instant import SECOND, Duration, Instant, instant_text, show
+from onward.core.lease import GAPS_A_LEASE
 from onward.model.flow import DeclaredLimits
 from onward.model.messages import InboxRow
 from onward.model.pipelines import PipelineSpec
@@ -116,6 +117,20 @@ class Renewal(NamedTuple):
     worker: str
     at: Instant | None = None
     is_alive: bool = False
+    length: Duration = 0
+    now: Instant = 0
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a worker that is still alive should have renewed its lease by now."""
+        if self.at is None or not self.is_alive:
+            return False
+        return self.now - self.at > self.length // GAPS_A_LEASE
+
+    @property
+    def silence(self) -> str:
+        """Return for how long the lease was not renewed."""
+        return show((self.now - (self.at or self.now)) // SECOND * SECOND)
 
     @property
     def why_gone(self) -> str:
@@ -158,6 +173,7 @@ class WorkerOffer(NamedTuple):
     names: frozenset[str]
     version: str | None
     tags: frozenset[str]
+    worker: str = ""
 
 
 def why_not(kind: RunNeeds, servers: list[WorkerOffer]) -> str | None:
@@ -166,6 +182,12 @@ def why_not(kind: RunNeeds, servers: list[WorkerOffer]) -> str | None:
     if not able:
         return f"no worker serves queue {kind.queue!r}"
     able = [server for server in able if kind.name in server.names]
+    elsewhere = next((server for server in servers if kind.name in server.names), None)
+    if not able and elsewhere is not None:
+        return (
+            f"no worker on queue {kind.queue!r} knows workflow {kind.name!r}; "
+            f"worker {elsewhere.worker} on queue {min(elsewhere.queues)!r} does"
+        )
     if not able:
         return f"no worker knows workflow {kind.name!r}"
     able = [server for server in able if kind.version in (None, server.version)]

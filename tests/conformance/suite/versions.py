@@ -130,14 +130,14 @@ async def unserved(worker: Worker, limit: int = 100) -> dict[str, str]:
 async def test_a_run_that_no_worker_can_take_is_listed_with_the_reason(world: World) -> None:
     worker, other = await world.worker(), await world.worker()
     await register(worker, queues="default\nslow lane", names="greet\ncharge", tags="eu\ngpu")
-    await register(other, queues="default", names="greet", version="v1")
+    await register(other, queues="default", names="greet\nship", version="v1")
     for run in (
         a_run("plain"),
         a_run("slow")._replace(queue="slow lane", name="charge", tags="us gpu"),
         a_run("pinned")._replace(version="v1"),
         a_run("queue")._replace(queue="nowhere"),
         a_run("name")._replace(name="unknown"),
-        a_run("elsewhere")._replace(name="refund", queue="slow lane"),
+        a_run("elsewhere")._replace(name="ship", queue="slow lane"),
         a_run("version")._replace(version="v2"),
         a_run("tags")._replace(tags="us asia"),
         a_run("keyed")._replace(tags="us", flow_key="k"),
@@ -147,7 +147,8 @@ async def test_a_run_that_no_worker_can_take_is_listed_with_the_reason(world: Wo
     assert await unserved(worker) == {
         "queue": "no worker serves queue 'nowhere'",
         "name": "no worker knows workflow 'unknown'",
-        "elsewhere": "no worker knows workflow 'refund'",
+        "elsewhere": "no worker on queue 'slow lane' knows workflow 'ship'; "
+        f"worker {other.name} on queue 'default' does",
         "version": "no worker has version 'v2'",
         "tags": "no worker has one of the tags 'us', 'asia'",
         "keyed": "no worker has one of the tags 'us'",

@@ -12,7 +12,7 @@ def an_offer(
 ) -> WorkerOffer:
     texts = (frozenset(text.split()) for text in (queues, names, tags))
     served, known, marked = texts
-    return WorkerOffer(served, known, version, marked)
+    return WorkerOffer(served, known, version, marked, "w-1")
 
 
 PLAIN = RunNeeds("default", "greet", None, "")
@@ -40,7 +40,11 @@ def test_one_worker_that_can_take_a_run_is_enough(
         (PLAIN, [an_offer("other")], "no worker serves queue 'default'"),
         (PLAIN, [an_offer(names="charge")], "no worker knows workflow 'greet'"),
         # One serves the queue, another knows the workflow: neither can take it.
-        (PLAIN, [an_offer(names=""), an_offer("other")], "no worker knows workflow 'greet'"),
+        (
+            PLAIN,
+            [an_offer(names=""), an_offer("other")],
+            "no worker on queue 'default' knows workflow 'greet'; worker w-1 on queue 'other' does",
+        ),
         (PLAIN._replace(version="v1"), [an_offer()], "no worker has version 'v1'"),
         (PLAIN._replace(tags="eu"), [an_offer(tags="e u")], "no worker has one of the tags 'eu'"),
     ],

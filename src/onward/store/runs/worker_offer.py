@@ -61,7 +61,10 @@ async def _unserved(tx: Tx, run: RunRow, why: str) -> Unserved:
 async def last_renewal(tx: Tx, worker: str) -> Renewal:
     """Return when a worker last renewed its lease."""
     rows = await tx.fetch("lease_of", worker=worker)
-    return Renewal(worker, rows[0][0], bool(rows[0][1])) if rows else Renewal(worker)
+    if not rows:
+        return Renewal(worker)
+    at, is_alive, length, now = rows[0]
+    return Renewal(worker, at, bool(is_alive), length, now)
 
 
 async def why_unserved(tx: Tx, run: RunRow) -> str | None:
@@ -70,7 +73,9 @@ async def why_unserved(tx: Tx, run: RunRow) -> str | None:
     return why_not(RunNeeds(run.queue, run.name, run.version, run.tags), servers)
 
 
-def _server(queues: str, names: str, version: str | None, tags: str) -> WorkerOffer:
+def _server(
+    queues: str, names: str, version: str | None, tags: str, worker: str
+) -> WorkerOffer:
     parts = (frozenset(text.split("\n")) for text in (queues, names, tags))
     served, known, marked = parts
-    return WorkerOffer(served, known, version, marked)
+    return WorkerOffer(served, known, version, marked, worker)

@@ -48,7 +48,7 @@ DELETE FROM onward_lease WHERE namespace = :namespace AND worker IN (
 RETURNING worker;
 
 -- name: lease_of
-SELECT renewed_at, renewed_at + length >= :now FROM onward_lease
+SELECT renewed_at, renewed_at + length >= :now, length, :now FROM onward_lease
 WHERE namespace = :namespace AND worker = :worker;
 
 -- name: leases

@@ -46,7 +46,7 @@ WHERE namespace = :namespace AND worker = :worker AND EXISTS (
 RETURNING worker;
 
 -- name: live_workers
-SELECT w.queues, w.names, w.version, w.tags FROM onward_lease l
+SELECT w.queues, w.names, w.version, w.tags, w.worker FROM onward_lease l
 JOIN onward_worker w ON w.namespace = l.namespace AND w.worker = l.worker
 WHERE l.namespace = :namespace AND l.renewed_at + l.length >= :now AND w.draining = 0;
 
