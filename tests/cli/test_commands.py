@@ -38,7 +38,10 @@ def every(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], cli
 
 COMMANDS = dict(every(commands()))
 EACH = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-CREATING = {("dev",), ("migrate",), ("server",), ("worker",)}
+CREATING = {
+    *(("dev",), ("migrate",), ("server",), ("worker",)),
+    *(("keys", "create"), ("namespaces", "create")),
+}
 OF_CODE = {("check",), ("demo",)}
 SEEKING = [path for path in COMMANDS if path not in CREATING | OF_CODE]
 
