@@ -175,13 +175,6 @@ def test_a_worker_that_is_late_to_renew_its_lease_is_named(url: str, ask: Ask) -
     assert "its lease of 2h expires" in out
 
 
-def test_the_doctor_reports_a_dead_worker_once(url: str, ask: Ask) -> None:
-    asyncio.run(abandon(url, "left-1", "left-2"))
-    out = ask("doctor", "--db", url).out
-    assert out.count("w-gone has not renewed its lease since") == 1
-    assert "They stay as they are: 2 runs: their worker w-gone has not renewed" in out
-
-
 def test_what_is_over_waits_for_nothing(db: str, ask: Ask) -> None:
     ask("runs", "cancel", "book-1", "--force", "--db", db)
     one = ask("runs", "show", "book-1", "--db", db, "--json").thing

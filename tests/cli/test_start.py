@@ -58,7 +58,7 @@ def test_a_run_with_wrong_arguments_is_to_be_cancelled(worker: WorkerProcess, as
     assert "the arguments of the run do not fit order(file: str)" in answer.out
     why = ask("why", "order-1").out
     assert "there is no parameter 'fiel'" in why
-    assert "with arguments that fit: onward runs cancel order-1" in why
+    assert "with arguments that fit, after: onward runs cancel order-1" in why
     assert "fork" not in why
     assert ask("runs", "cancel", "order-1", "--wait").status == 0
 

@@ -108,7 +108,9 @@ def _silent_worker(renewal: Renewal) -> list[Blocker]:
     if not renewal.is_late:
         return []
     text = f"its worker {renewal.worker} last renewed its lease {renewal.silence} ago"
-    move = f"Wait; if it is gone, its lease of {show(renewal.length)} expires, and another continues"
+    move = (
+        f"Wait; if it is gone, its lease of {show(renewal.length)} expires, and another continues"
+    )
     return [Blocker("lease", text, move)]
 
 
@@ -171,7 +173,7 @@ def next_of_divergence(info: RunInfo) -> str:
     at = info.diverged_at
     if at is not None and at.step is None:
         cancel = f"onward runs cancel {quote(info.id)}"
-        return f"Cancel it and start it again with arguments that fit: {cancel}"
+        return f"Deploy code that fits, or start it again with arguments that fit, after: {cancel}"
     step = "STEP" if at is None or at.step is None else quote(at.step)
     fork = f"onward runs fork {quote(info.id)} --step {step}"
     if at is not None and at.needs_result:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onward.codec import UnknownTag, register_error
+from onward.codec import CallShape, UnknownTag, register_error
 from onward.core.replay import Diverged
 from onward.engine.payloads import unpack
 from onward.errors import NewerRow, Undecodable, UserError
@@ -169,6 +169,13 @@ def hand_over(call: Call, record: Record, run: str) -> Undecodable | None:
     except Exception as error:
         raise unreadable(f"record {record.identity!r} of run {run}", error) from error
     return None
+
+
+def unfit_arguments(misfit: Undecodable, shape: object) -> Undecodable:
+    """Return why the arguments of a run do not fit, with the parameters if it calls a function."""
+    if isinstance(misfit, NewerRow) or not isinstance(shape, CallShape):
+        return misfit
+    return UnfitArguments(shape.call_text, misfit.fact)
 
 
 def divergence_error(

@@ -14,12 +14,12 @@ from onward.core.replay import CANCEL_IDENTITY, Policy, RecordState, Replay
 from onward.core.run import Reason, RunState
 from onward.core.stay import IDLE, STOPPING, StayAction, StayFact, StayState, advance
 from onward.engine.payloads import unpack
-from onward.errors import NewerRow, Undecodable
+from onward.errors import Undecodable
 from onward.model.runs import Move
 from onward.runtime.body.body import Body
 from onward.runtime.body.calls import CancelCall
 from onward.runtime.body.clock import ClockCall
-from onward.runtime.body.divergence import UnfitArguments, place_of
+from onward.runtime.body.divergence import place_of, unfit_arguments
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.notes import Notes
 from onward.runtime.body.waits import RunInbox, Waits
@@ -168,11 +168,7 @@ class Execution:
                 args, kwargs = self.program.shape.decode(unpack(self.claimed.input))
         except Undecodable as misfit:
             self.body.place = place_of(self.program.fn)
-            self.body.diverged = (
-                misfit
-                if isinstance(misfit, NewerRow)
-                else UnfitArguments(self.program.shape.call_text, misfit.fact)
-            )
+            self.body.diverged = unfit_arguments(misfit, self.program.shape)
             self.pump()
             return
         self.body.start(self.program.fn(*args, **kwargs))

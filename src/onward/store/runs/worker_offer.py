@@ -73,9 +73,7 @@ async def why_unserved(tx: Tx, run: RunRow) -> str | None:
     return why_not(RunNeeds(run.queue, run.name, run.version, run.tags), servers)
 
 
-def _server(
-    queues: str, names: str, version: str | None, tags: str, worker: str
-) -> WorkerOffer:
+def _server(queues: str, names: str, version: str | None, tags: str, worker: str) -> WorkerOffer:
     parts = (frozenset(text.split("\n")) for text in (queues, names, tags))
     served, known, marked = parts
     return WorkerOffer(served, known, version, marked, worker)
