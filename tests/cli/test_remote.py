@@ -56,6 +56,15 @@ def test_a_server_migrates_its_own_database(server: str, ask: Ask) -> None:
     assert "is a server, which migrates its own database" in answer.err
 
 
+def test_a_check_asks_for_the_database_of_a_server(server: str, ask: Ask, tmp_path: Path) -> None:
+    code = f"from onward import App\nfrom {__name__} import greet\napp = App({server!r})\n"
+    (tmp_path / "remote_shop.py").write_text(code)
+    answer = ask("check", "remote_shop")
+    assert (answer.status, answer.out) == (2, "")
+    assert "onward check needs the database" in answer.err
+    assert "--db postgresql://" in answer.err
+
+
 def test_a_server_that_is_not_there_is_reported(ask: Ask) -> None:
     answer = ask("runs", "list", "--db", "onward://localhost:1")
     assert answer.status == 2

@@ -19,6 +19,7 @@ from onward.cli.user_code import load_app
 from onward.cli.worker import override_store
 from onward.engine.address import check_exists
 from onward.engine.migration import plan_migration
+from onward.engine.server_address import is_server
 from onward.errors import BadInput
 from onward.sdk.deploy_check import check_open_runs
 
@@ -60,6 +61,12 @@ def add_check(root: click.Group) -> None:
 
 
 async def _check(given: Given, app: App, workflow: str | None, limit: int | None) -> int:
+    if is_server(app._url):
+        raise BadInput(
+            "onward check",
+            "needs the database, and this App connects to a server",
+            "Pass the database of the server: --db postgresql://user@host/database",
+        )
     await check_exists(app._url, _NO_DATABASE)
     plan = await plan_migration(app._url)
     if plan.before != plan.after:
