@@ -12,6 +12,8 @@ from onward.store.address import BadServerUrl, split_server
 
 SCHEME = "onward"
 PORT = 7170
+MAX_OPTION = 20
+"""The length up to which the name of an unknown option is shown; what is longer may be a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,11 @@ def parse_server(url: str, folder: Path | None = None) -> ServerAddress:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     files = {name: options.pop(name) for name in ("ca", "cert") if name in options}
     if options:
-        raise BadStoreUrl(shown, "has an option other than ca and cert. Pass a key as App(key=...)")
+        name = next(iter(options))
+        known = f"unknown option {name!r}" if len(name) <= MAX_OPTION else "unknown option"
+        raise BadStoreUrl(
+            shown, f"has an {known}; it takes ca and cert. Pass a key as App(key=...)"
+        )
     for name, file in files.items():
         if not file:
             raise BadStoreUrl(shown, f"has an empty {name} option")
