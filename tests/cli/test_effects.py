@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -136,6 +138,14 @@ def test_an_offered_command_works_as_it_is_printed(shop: str, ask: Ask) -> None:
     program, *words = shlex.split(command.replace("JSON", "'\"ch_7\"'").replace("TEXT", "'seen'"))
     assert program == "onward"
     assert ask(*words).status == 0
+
+
+def test_an_effect_that_returns_nothing_is_offered_null_as_its_result(shop: str, ask: Ask) -> None:
+    with closing(sqlite3.connect(shop)) as connection, connection:
+        connection.execute("UPDATE onward_effect SET returns = 'None: null'")
+    shown = ask("effects", "show", key(ask, "charge"), "--json").thing
+    [command] = [one["command"] for one in shown["choices"] if one["verdict"] == "applied"]
+    assert "--result null --reason TEXT" in command
 
 
 def test_an_offered_command_holds_no_password() -> None:

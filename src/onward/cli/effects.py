@@ -234,7 +234,8 @@ def _suggestion(context: CommandContext, info: EffectInfo, choice: EffectChoice)
     verb = f"{choice.verdict} {info.id}"
     if choice.verdict not in ("approve", "reject"):
         verb = f"resolve {info.id} {choice.verdict}"
-    result = " --result JSON" if choice.verdict == Verdict.APPLIED else ""
+    value = "null" if info.returns.startswith("None:") else "JSON"
+    result = f" --result {value}" if choice.verdict == Verdict.APPLIED else ""
     return {
         "verdict": choice.verdict,
         "since": choice.since,
