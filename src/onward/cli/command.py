@@ -1,7 +1,8 @@
 """What every command has: settings, an open database, `--json`, an example, an exit status.
 
-The exit status is the answer: 0 done or found; 1 not (refused, not found, too late);
-2 the command could not run (wrong usage or settings, no database); 130 Ctrl-C was pressed.
+The exit status is the answer: 0 done or found; 1 not (its state does not allow it, not found, too
+late); 2 the command could not run (wrong usage, settings or key, no database); 130 Ctrl-C was
+pressed.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ SCOPES: Final[Mapping[str, str]] = MappingProxyType(
         "pipeline:write": "pause and resume pipelines, replay and skip events and inputs",
         "worker:admin": "drain workers",
         POLL_ALL: "run a worker for any queue; worker:poll:NAME for one queue",
-        "ns:admin": "create and revoke keys of the namespace, with scopes that this key also has",
-        ROOT: "create namespaces, and keys of any namespace; no access to runs",
+        "ns:admin": "examine and prune the store, and set its clock: onward doctor, prune, clock",
+        ROOT: "nothing through a server; keys and namespaces are managed in the database",
     }
 )
 """Every scope, and what it allows."""
