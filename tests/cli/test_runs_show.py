@@ -167,7 +167,7 @@ def test_a_run_of_a_dead_worker_is_shown_with_the_last_renewal(url: str, ask: As
 
 def test_a_worker_that_is_late_to_renew_its_lease_is_named(url: str, ask: Ask) -> None:
     asyncio.run(abandon(url, "left", lease=2 * HOUR))
-    assert "Nothing holds it up." in ask("why", "left", "--db", url).out
+    assert "Nothing is blocking it." in ask("why", "left", "--db", url).out
     earlier = f"UPDATE onward_lease SET renewed_at = renewed_at - {61 * MINUTE}"
     asyncio.run(execute(url, earlier))
     out = ask("why", "left", "--db", url).out
