@@ -101,6 +101,7 @@ async def watch(address: str, count: int, seconds: float, pid: int) -> float:
         print(f"  {renewals:,.0f} renewals a second (expected {count * 3 / LEASE_SECONDS:,.0f})")
         for task in living:
             task.cancel()
+        await asyncio.wait(living)  # before their channels are closed
     return share
 
 

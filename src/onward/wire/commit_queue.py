@@ -1,10 +1,11 @@
 """The commits of a remote worker: sent in frames, answered in any order, resent in order.
 
 Commits that arrive while two frames are in flight become the next one, so there are no timers, and
-a thousand runs share a few frames. A frame counts as in flight until its first answer: a commit
-that waits for a lock does not delay others. When a stream breaks, everything that was not answered
-is sent again on the next one, before anything newer. This is safe, because every statement
-recognises its own result.
+a thousand runs share a few frames. While many commits are unanswered, the second frame is sent only
+when it is full: many small frames would become many small transactions. A frame counts as in flight
+until its first answer: a commit that waits for a lock does not delay others. When a stream breaks,
+everything that was not answered is sent again on the next one, before anything newer. This is safe,
+because every statement recognises its own result.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_FRAMES = 2
 """How many frames may be in flight."""
+FEW_COMMITS = 100
+"""While fewer are unanswered, the second frame need not be full."""
 MAX_COMMITS = 500
 MAX_BYTES = 1024 * 1024
 """How many commits, and about how many bytes of payload, go into a frame."""
@@ -115,7 +118,7 @@ class CommitQueue:
         self._waiting.append((commit, then))
         if self._task is None:
             self._task = self._spawn(self._run(), f"onward commits {self._worker}")
-        elif self._wire is not None and self._frames < MAX_FRAMES and not self._is_scheduled:
+        elif self._wire is not None and self._may_send and not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush, context=self._context)
 
@@ -220,10 +223,17 @@ class CommitQueue:
         while (
             wire is not None
             and self._waiting
-            and self._frames < MAX_FRAMES
+            and self._may_send
             and len(self._sent) < wire.limits.commits
         ):
             self._send_frame(wire)
+
+    @property
+    def _may_send(self) -> bool:
+        if not self._frames:
+            return True
+        is_worthwhile = len(self._sent) < FEW_COMMITS or len(self._waiting) >= MAX_COMMITS
+        return is_worthwhile and self._frames < MAX_FRAMES
 
     def _send_frame(self, wire: Wire) -> None:
         frame = _Frame(self._clock.monotonic())

@@ -118,6 +118,8 @@ def parts_of(value: Any) -> Collection[Any]:
     """Return the values that a value consists of; none if it is a single one."""
     if isinstance(value, Payload):
         return (value.data,)
+    if isinstance(value, tuple):
+        return value
     if is_dataclass(value):
         return [getattr(value, each.name) for each in fields(value)]
     if isinstance(value, Mapping):

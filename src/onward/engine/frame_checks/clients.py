@@ -6,6 +6,7 @@ send any row, and its key may allow only a part of what the row could do.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from onward.codec import check_id
@@ -20,7 +21,7 @@ from onward.errors import BadInput, PayloadTooLarge
 from onward.model.runs import NewRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from onward.core.flow import FlowId
     from onward.model.flow import DeclaredLimits
@@ -45,7 +46,8 @@ _ENGINE_FIELDS: Final = (
     "attributes",
 )
 """The fields of a run that only the engine, or the owner of its parent, sets."""
-_UNSET: Final = NewRun("", "", "", b"", "")
+_engine_values: Final = attrgetter(*_ENGINE_FIELDS)
+_UNSET: Final = _engine_values(NewRun("", "", "", b"", ""))
 _CHECK: Final = "Check the client"
 
 
@@ -88,10 +90,11 @@ def check_client_start(run: NewRun, on_conflict: str) -> None:
     Raises:
         BadInput: the run has a field that is not valid, or that only the engine sets.
     """
-    for field in _ENGINE_FIELDS:
-        if getattr(run, field) != getattr(_UNSET, field):
-            fact = f"has {field}, which only the engine sets"
-            raise BadInput("the start of a run", fact, "Leave it out")
+    if (values := _engine_values(run)) != _UNSET:
+        found = zip(_ENGINE_FIELDS, values, _UNSET, strict=True)
+        field = next(field for field, value, unset in found if value != unset)
+        fact = f"has {field}, which only the engine sets"
+        raise BadInput("the start of a run", fact, "Leave it out")
     if not is_uid(run.uid):
         raise BadInput(f"run uid {run.uid[:100]!r}", "is not a version 7 UUID", "Make one")
     if run.id != run.uid:
@@ -146,18 +149,17 @@ def check_client_limits(flow: FlowId, limits: DeclaredLimits) -> None:
 
 
 def _check_values(name: str, value: Any, payload_bytes: int) -> None:
-    for each in _values_in(value):
+    """Check the numbers and the payloads in an argument. Each start passes here: one loop."""
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        if each is None or isinstance(each, str):
+            continue
         if isinstance(each, int):
             if not -MAX_NUMBER <= each <= MAX_NUMBER:
                 raise BadInput(name, "has a number that is too large", _CHECK)
-        elif (size := len(each.removeprefix(JSON_MARK))) > payload_bytes:
-            raise PayloadTooLarge(f"the payload of {name}", size, payload_bytes)
-
-
-def _values_in(value: Any) -> Iterator[int | bytes]:
-    """Yield the numbers and the payloads in an argument."""
-    if isinstance(value, (int, bytes)):
-        yield value
-    elif not isinstance(value, str):
-        for part in parts_of(value):
-            yield from _values_in(part)
+        elif isinstance(each, bytes):
+            if (size := len(each.removeprefix(JSON_MARK))) > payload_bytes:
+                raise PayloadTooLarge(f"the payload of {name}", size, payload_bytes)
+        else:
+            pending.extend(parts_of(each))
