@@ -37,6 +37,18 @@ async def test_a_commit_that_cannot_be_written_does_not_stop_the_others(sqlite: 
         assert fates == {1: "write_refused", 2: "lost", 3: "done"}
 
 
+async def test_a_commit_with_a_text_that_no_database_stores_is_refused_and_no_failure_of_the_server(
+    sqlite: Worlds, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with sqlite.serve() as world, world.worker() as worker:
+        await world.client.start("r1")
+        [run] = await worker.claim()
+        unfit = stepped(1, run)
+        unfit.records[0].args_hash = "a\0b"
+        assert await worker.commit(unfit, succeeded(2, run)) == {1: "write_refused", 2: "done"}
+    assert "server.failed" not in caplog.text
+
+
 async def test_a_commit_with_the_number_of_an_unanswered_one_is_refused(sqlite: Worlds) -> None:
     async with sqlite.serve() as world, world.worker() as worker:
         await world.client.start("r1")

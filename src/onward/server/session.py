@@ -11,7 +11,7 @@ from onward.core.access import poll_scope
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
 from onward.engine.frame_checks import DEFAULT_LIMITS, check_registration
-from onward.errors import BadInput, NotOpen, StoreUnusable, Unavailable, WriteRefused
+from onward.errors import BadInput, NotOpen, Rejected, StoreUnusable, Unavailable, WriteRefused
 from onward.model.commits import CommitOutcome
 from onward.server.claims import NOTHING, WaitingClaim, offer_of
 from onward.server.faults import problem_of
@@ -344,6 +344,8 @@ class StreamSession:
                 # Later commits of the run may be written before the worker sends this one again.
                 self.end("the database is unavailable")
                 return
+            if isinstance(answer, Rejected):  # honest workers check texts before they send them
+                answer = WriteRefused("text", answer.fact)
             problem_of(answer, self._server, "commits")  # it is logged if it is unexpected
         self._outcomes.add(no, answer)
 

@@ -10,6 +10,7 @@ from onward.core.run import RunState
 from onward.errors import PayloadTooLarge
 from onward.model.commits import Commit, CommitOutcome
 from onward.model.runs import Move
+from onward.wire.commit_queue import FEW_COMMITS, MAX_COMMITS
 from onward.wire.messages import messages
 from onward.wire.rpc import MAX_COMMIT_BYTES
 from tests.unit.wire.test_remote_worker import joined
@@ -51,3 +52,15 @@ async def test_a_commit_that_no_frame_can_hold_fails_without_being_sent() -> Non
             PayloadTooLarge,
         ]
         assert not world.stream.unread
+
+
+async def test_while_many_commits_are_unanswered_the_second_frame_is_sent_when_it_is_full() -> None:
+    async with joined() as world:
+        world.submit(*(Commit(f"a{number}", 1) for number in range(FEW_COMMITS)))
+        await world.stream.sent("commits")
+        world.submit(*(Commit(f"b{number}", 1) for number in range(MAX_COMMITS - 1)))
+        await asyncio.sleep(0.01)
+        assert world.stream.unread == 0
+        world.submit(Commit("last", 1))
+        second = await world.stream.sent("commits")
+        assert len(second.commits.commits) == MAX_COMMITS

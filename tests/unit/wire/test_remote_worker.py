@@ -15,7 +15,6 @@ from onward.model.claims import Wanted
 from onward.model.commits import Commit, CommitOutcome
 from onward.model.runs import Move
 from onward.model.workers import News
-from onward.wire.commit_queue import FEW_COMMITS, MAX_COMMITS
 from onward.wire.messages import messages
 from onward.wire.problems import to_problem
 from onward.wire.remote_worker import RemoteWorker
@@ -237,18 +236,6 @@ async def test_commits_are_gathered_into_frames_of_which_two_are_under_way() -> 
         await settle(lambda: first)
         assert first == [CommitOutcome(Fate.DONE, 5)]
         assert later == []
-
-
-async def test_while_many_commits_are_unanswered_the_second_frame_is_sent_when_it_is_full() -> None:
-    async with joined() as world:
-        world.submit(*(commit(f"a{number}") for number in range(FEW_COMMITS)))
-        await world.stream.sent("commits")
-        world.submit(*(commit(f"b{number}") for number in range(MAX_COMMITS - 1)))
-        await asyncio.sleep(0.01)
-        assert world.stream.unread == 0
-        world.submit(commit("last"))
-        second = await world.stream.sent("commits")
-        assert len(second.commits.commits) == MAX_COMMITS
 
 
 async def test_a_commit_that_waits_for_a_lock_holds_up_no_others() -> None:
