@@ -72,7 +72,9 @@ class BulkChoice:
             self.filters["attributes"] = attributes
         self.is_bulk = not ids
         if ids and (every or self.filters or self.dry_run or self.bulk_id or not self.waits):
-            raise click.UsageError("Pass ids, or filters for a bulk action, but not both.")
+            raise click.UsageError(
+                "Ids cannot be combined with filters, --all, --dry-run, --bulk-id or --no-wait."
+            )
         if not ids and not every and not self.filters:
             raise click.UsageError("Pass ids, filters such as --name, or --all.")
 

@@ -27,9 +27,9 @@ def uid7(instant_us: int, random_bits: int) -> str:
     """
     milliseconds = instant_us // 1000
     if not 0 <= milliseconds < 1 << _INSTANT_BITS:
-        raise ValueError(f"instant {instant_us} does not fit the 48 bits that UUIDv7 has for it")
+        raise ValueError(f"instant {instant_us} does not fit in the 48-bit timestamp of a UUIDv7")
     if not 0 <= random_bits < 1 << RANDOM_BITS:
-        raise ValueError(f"random bits {random_bits:#x} do not fit {RANDOM_BITS} bits")
+        raise ValueError(f"random bits {random_bits:#x} do not fit in {RANDOM_BITS} bits")
     upper, lower = random_bits >> 62, random_bits & ((1 << 62) - 1)
     value = milliseconds << 80 | _VERSION << 76 | upper << 64 | _VARIANT << 62 | lower
     return _canonical(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from onward.errors.root import UserError, closed
@@ -41,12 +41,14 @@ class Undecodable(UserError, ValueError):
     code: ClassVar[str] = "undecodable"
     annotation: str
     fact: str
+    advice: str = field(
+        default="Widen the annotation so that it accepts values that older code wrote",
+        kw_only=True,
+    )
 
     def __str__(self) -> str:
-        return (
-            f"{closed(f'a stored value does not match {self.annotation}: {self.fact}')} "
-            "Widen the annotation so that it accepts values that older code wrote."
-        )
+        what = f"a stored value does not match {self.annotation}: {self.fact}"
+        return f"{closed(what)} {closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)

@@ -23,7 +23,7 @@ VerdictWord = Literal["applied", "not_applied", "skip", "ask_again"]
 
 
 class Effects:
-    """The effect ledger of an app, as `app.effects`: lists effects and accepts verdicts."""
+    """Operations on the effect ledger of an app (`app.effects`): list and decide effects."""
 
     def __init__(self, engine: ClientEngine) -> None:
         self._opened = engine

@@ -34,7 +34,7 @@ _PLAIN = {"zone": "zone", "overlap": "overlap", "catch_up": "catch_up", "max_cat
 
 
 class Schedules:
-    """The schedules of an app, as `app.schedules`: creates, changes and lists them.
+    """Operations on the schedules of an app (`app.schedules`): create, change and list them.
 
     Any worker starts their runs. Every method raises `NotFound` if there is no schedule with that
     name.

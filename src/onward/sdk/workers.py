@@ -14,7 +14,7 @@ __all__ = ["WorkerInfo", "Workers"]
 
 
 class Workers:
-    """The workers of an app's store, as `app.workers`: lists workers and drains them.
+    """Operations on the workers of an app's store (`app.workers`): list and drain them.
 
     Example:
         >>> import asyncio

@@ -93,7 +93,14 @@ EVENTS: dict[str, LogEvent] = dict(
             "effects sent after the error may have undone work; if not, run:"
             " onward runs retry --force",
         ),
-        _event("run.unended", "run", _ERROR, f"{_RUN} worker error"),
+        _event(
+            "run.end_failed",
+            "run",
+            _ERROR,
+            f"{_RUN} worker error",
+            "the rows of this run are damaged, and its end could not be recorded; run: onward"
+            " doctor",
+        ),
         _event(
             "run.unawaited",
             "run",
@@ -279,7 +286,13 @@ EVENTS: dict[str, LogEvent] = dict(
             " onward clock --accept",
         ),
         _event("attention.failed", "attention", _ERROR, "run error where"),
-        _event("attention.dropped", "attention", _ERROR, "run", "on_attention is too slow"),
+        _event(
+            "attention.dropped",
+            "attention",
+            _ERROR,
+            "run",
+            "on_attention is too slow, so calls to it are being dropped; make it return sooner",
+        ),
         _event(
             "attention.left",
             "attention",

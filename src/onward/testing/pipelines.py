@@ -149,8 +149,8 @@ async def prepare(
         `wake_at` is a duration from now, within the limits of the consumer, or None.
 
     Raises:
-        BadInput: it is not a consumer, does not subscribe to a topic, or did not return a
-            `Prepared`.
+        BadInput: it is not a consumer, reads a topic that it does not subscribe to, or did not
+            return a `Prepared`.
 
     Example:
         >>> import asyncio

@@ -20,6 +20,8 @@ from onward.model.runs import RunOwner
 
 Convert: TypeAlias = Callable[[Any], Any]
 
+USE_COMPATIBLE_VERSIONS = "Use compatible versions of client and server"
+
 OMITTED: Mapping[type, Mapping[str, Any]] = {NewRecord: {"run": ""}, RunOwner: {"worker": ""}}
 """Fields that are not sent, because the receiver knows them, and what stands there instead."""
 
@@ -140,7 +142,9 @@ def check_absent(field: FieldCodec) -> None:
         Undecodable: it is such a field.
     """
     if field.is_required:
-        raise Undecodable(f"the field {field.name}", "it is missing")
+        raise Undecodable(
+            f"the field {field.name}", "it is missing", advice=USE_COMPATIBLE_VERSIONS
+        )
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:
@@ -210,7 +214,8 @@ def _word(words: type[StrEnum]) -> Convert:
         try:
             return words(text)
         except ValueError:
-            raise Undecodable(words.__name__, f"has no value {text!r}") from None
+            fact = f"{text!r} is not one of its values"
+            raise Undecodable(words.__name__, fact, advice=USE_COMPATIBLE_VERSIONS) from None
 
     return decode
 

@@ -17,7 +17,7 @@ from onward.model.runs import ClaimedRun, Move, NewRun
 from onward.model.workers import ClaimAnswer, LoadedRun, LostWorker, Registration
 from onward.wire.messages import messages
 from onward.wire.problems import to_error, to_problem
-from onward.wire.rows import codec
+from onward.wire.rows import USE_COMPATIBLE_VERSIONS, codec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -208,4 +208,5 @@ def outcome_of(message: Any) -> CommitOutcome | Exception:
     try:
         return CommitOutcome(Fate(message.fate), message.at)
     except ValueError:
-        return Undecodable("Fate", f"has no value {message.fate!r}")
+        fact = f"{message.fate!r} is not one of its values"
+        return Undecodable("Fate", fact, advice=USE_COMPATIBLE_VERSIONS)

@@ -220,7 +220,7 @@ def test_a_new_parameter_with_a_default_fits_old_calls() -> None:
         ('{"card":{"number":"1"}}', "charge() missing a required argument: 'cents'"),
         ('{"card":{"number":"1"},"cents":5,"tip":1}', "there is no parameter 'tip'"),
         ('{"card":{"number":1},"cents":5}', "card.number is a number, not a str"),
-        ("[]", "the stored arguments are not an object"),
+        ("[]", "the stored arguments are not a JSON object"),
         ("", "value is not JSON"),
     ],
 )

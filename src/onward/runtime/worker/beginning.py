@@ -121,7 +121,7 @@ class Beginnings:
         except STORE_ERRORS:
             raise
         except Exception as broken:  # noqa: BLE001 - an audit releases it; the others begin
-            emit("run.unended", scope_of(run, self._worker.id), cause=broken)
+            emit("run.end_failed", scope_of(run, self._worker.id), cause=broken)
         else:
             self._report(run, move)
 

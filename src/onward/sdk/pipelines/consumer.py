@@ -51,7 +51,7 @@ class Consumer(ABC, Generic[State, Data]):
         """Choose the effect of this run by awaiting it.
 
         The method ends at the first effect that it awaits, and Onward then carries out the effect.
-        A consumer without this method has no effect.
+        A consumer without this method sends no effect.
         """
 
     async def next(

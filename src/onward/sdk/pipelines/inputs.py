@@ -26,7 +26,7 @@ Counts: TypeAlias = list[InputCounts]
 
 
 class Inputs:
-    """The inputs of an app's pipelines, as `app.inputs`: lists, explains and skips them.
+    """Operations on the inputs of an app's pipelines (`app.inputs`): list, explain and skip them.
 
     An input is pending until every consumer has consumed or skipped every event that it caused.
     """

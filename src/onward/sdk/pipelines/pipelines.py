@@ -21,7 +21,7 @@ Names: TypeAlias = list[str]
 
 
 class Pipelines:
-    """The pipelines of an app, as `app.pipelines`: lists, runs, pauses and resumes them.
+    """Operations on the pipelines of an app (`app.pipelines`): list, run, pause and resume them.
 
     Workers declare pipelines when they start. Every method raises `NotFound` if there is no
     pipeline with that name.

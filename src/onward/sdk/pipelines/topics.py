@@ -29,10 +29,10 @@ Ids: TypeAlias = list[str]
 
 
 class Topics:
-    """The topics of an app, as `app.topics`: counts, shows, replays and skips their events.
+    """Operations on the topics of an app (`app.topics`): count, show, replay and skip their events.
 
-    Every method takes a topic or its name, and raises `NotFound` if there is no such topic. A
-    consumer is named with its pipeline, such as `mail-to-sheet.AddRow`.
+    Every method takes a topic or its name, and raises `NotFound` if there is no such topic. The
+    name of a consumer includes its pipeline, as in `mail-to-sheet.AddRow`.
     """
 
     def __init__(self, engine: ClientEngine) -> None:
