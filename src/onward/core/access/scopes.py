@@ -31,7 +31,7 @@ SCOPES: Final[Mapping[str, str]] = MappingProxyType(
         "worker:admin": "drain workers",
         POLL_ALL: "run a worker for any queue; worker:poll:NAME for one queue",
         "ns:admin": "examine and prune the store, and set its clock: onward doctor, prune, clock",
-        ROOT: "nothing through a server; keys and namespaces are managed in the database",
+        ROOT: "do nothing through a server; keys and namespaces are managed in the database",
     }
 )
 """Every scope, and what it allows."""
