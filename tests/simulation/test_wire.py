@@ -82,6 +82,14 @@ def test_a_worker_hears_of_its_lost_lease_while_it_reads_inboxes_and_goes_on() -
     Simulation(3123, behind_servers(3123)).run()
 
 
+def test_a_cleanup_has_its_time_though_the_clock_is_set_while_its_worker_reconnects() -> None:
+    Simulation(902243, behind_servers(902243)).run()
+
+
+def test_an_event_that_is_replayed_while_its_run_prepares_is_prepared_again() -> None:
+    Simulation(911936, behind_servers(911936)).run()
+
+
 def test_every_kind_of_frame_and_call_is_lost_and_comes_late_or_twice() -> None:
     calls = ("start_many", "signal_many", "Renew")
     wanted = {(call, what) for call in calls for what in ("lost", "reply lost", "twice", "late")}

@@ -109,6 +109,8 @@ class LocalWorker:
             self._writer.group.observer = hooks.observer
         self._is_remote = group is not None
         self._host = host
+        self.joined_at: Instant = 0
+        """The database's time while it joined, or came back."""
         self._registration: Registration | None = None
         self._joined: RunSubscription | None = None  # a store has hints once it is open
         self._owned: dict[str, OwnedRun] = {}
@@ -184,9 +186,10 @@ class LocalWorker:
     async def _learn_time(self) -> None:
         asked = self._clock.monotonic()
         if self._host is None:
-            self._on_time(*await self._steps.join())
+            self.joined_at, asked = await self._steps.join()
         else:
-            self._on_time(await self._store.now(), asked)
+            self.joined_at = await self._store.now()
+        self._on_time(self.joined_at, asked)
 
     def _subscribe(self, subjects: Iterable[str]) -> None:
         if self._joined is not None:  # it joins again

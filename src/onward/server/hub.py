@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onward.core.access import Principal
-    from onward.core.instant import Instant
     from onward.core.ports import Clock
     from onward.core.retention import Retention
     from onward.engine.local_client import LocalClient
@@ -84,13 +83,11 @@ class Hub:
         self._keep = keep
         self._observer = observer
         self._time = DatabaseTime(clock, lambda _: None)
-        self.latest_time: Instant = 0
-        """The database's time of the latest answer."""
         self.clock_steps = ClockSteps(self.store, clock, "", self._wake_claims)
         self._maintenance = Maintenance(
             self.store,
             clock,
-            self.learn_time,
+            self._time.learn,
             self.clock_steps,
             offload,
             registered=self._registrations,
@@ -108,12 +105,12 @@ class Hub:
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self.client)
         try:
-            self.learn_time(*await self.clock_steps.join())
+            self._time.learn(*await self.clock_steps.join())
         except BaseException:
             await self._stack.aclose()
             raise
         group = self.store.group_commit
-        group.on_written, group.through = self.learn_time, self._send
+        group.on_written, group.through = self._time.learn, self._send
         group.observer = self._observer
         bus = self.store.database.hints
         hints = NamespaceHints(bus, self._on_hints, self._look_at_schedules)
@@ -141,7 +138,7 @@ class Hub:
 
         Its commits wait, in order, while the database is unreachable.
         """
-        hooks = WorkerHooks(self.learn_time, observer=self._observer, on_drain=on_drain)
+        hooks = WorkerHooks(self._time.learn, observer=self._observer, on_drain=on_drain)
         group = self.store.group_commit
         return LocalWorker(self.store, self._clock, None, worker, hooks, group=group, host=host)
 
@@ -168,11 +165,6 @@ class Hub:
         """Return a subscription to hints on the runs of one worker."""
         assert self._hints is not None, "the hub is not open"
         return WorkerNews(self._hints, hear)
-
-    def learn_time(self, at: Instant, asked: int) -> None:
-        """Learn the database's time from an answer."""
-        self._time.learn(at, asked)
-        self.latest_time = at
 
     def _registrations(self) -> Iterable[Registration]:
         """Return what the connected workers have registered, each code once."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onward.core.lease import Fate
 from onward.core.owner_rights import OwnerCall
 from onward.engine.frame_checks import (
-    EVENT_GONE,
+    EVENT_CHANGED,
     HeldRun,
     KnownWorker,
     after_commit,
@@ -128,7 +128,7 @@ class WorkerRights:
             WriteRefused: the worker may not write it.
         """
         refusal = check_commit(self._known, commit, *facts)
-        if refusal is not None and refusal.rule == EVENT_GONE:
+        if refusal is not None and refusal.rule == EVENT_CHANGED:
             return None
         _raise(refusal)
         return as_written(commit)

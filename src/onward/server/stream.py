@@ -32,7 +32,7 @@ from onward.wire.work import LOST_WORKER, REGISTRATION
 
 if TYPE_CHECKING:
     from onward.core.access import Principal
-    from onward.core.instant import Duration
+    from onward.core.instant import Duration, Instant
     from onward.model.workers import LostWorker, Registration
     from onward.server.hub import Hub
     from onward.server.limits import StreamLimits
@@ -88,7 +88,7 @@ async def serve_worker(
     try:
         stream.report("worker.connected")
         stream.session.outbox.put(
-            messages.Response(id=request.id, at=hub.latest_time, hello=welcome)
+            messages.Response(id=request.id, at=stream.joined_at, hello=welcome)
         )
         await stream.serve(transport)
     finally:
@@ -132,6 +132,11 @@ class WorkerStream:
             server,
         )
         self.session.drain = self._news.drain
+
+    @property
+    def joined_at(self) -> Instant:
+        """The database's time, as the hello was answered."""
+        return self._engine.joined_at
 
     def report(self, event: str) -> None:
         """Log something about the stream."""

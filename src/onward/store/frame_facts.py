@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from onward.store.store import Store
 
 
-async def delivery_replays(
+async def event_deliveries(
     store: Store, handler: str, key: str, events: Collection[str]
-) -> dict[str, int]:
-    """Return how often events were replayed for a handler, whatever became of them."""
+) -> dict[str, tuple[int, int]]:
+    """Return how often events were made pending for a handler, and how often replayed."""
     rows = await store.read(
-        lambda tx: tx.fetch("delivery_replays", handler=handler, key=key, events=tx.array(events))
+        lambda tx: tx.fetch("event_deliveries", handler=handler, key=key, events=tx.array(events))
     )
-    return {row[0]: row[1] for row in rows}
+    return {event: (attempt, replays) for event, attempt, replays in rows}
 
 
 async def effect_approvals(store: Store, keys: Collection[str]) -> dict[str, tuple[int, int]]:

@@ -69,7 +69,6 @@ class WorkSession:
         self._clock = clock
         self._listener = listener
         self._ids = 0
-        self._is_reconnect = False
         self._timer: asyncio.TimerHandle | None = None
         self._context = copy_context()  # not that of a run
         self._pending: dict[int, _Pending] = {}
@@ -91,7 +90,6 @@ class WorkSession:
             Unavailable: no server can be reached, or it does not answer.
             LeaseLost: the worker has lost its lease.
         """
-        self._is_reconnect = hello.is_reconnect
         await self._stream.open()
         assert self._stream.closed is not None
         self._stream.closed.add_done_callback(self._over)
@@ -192,8 +190,7 @@ class WorkSession:
             self._part_at = self._clock.monotonic()
             return
         del self._pending[frame.id]
-        # The time in the welcome of a reconnect may be from before the hello.
-        if frame.at and not (kind == "hello" and self._is_reconnect):
+        if frame.at:
             self._listener.on_time(frame.at, pending.begun)
         if not pending.done.done():
             pending.done.set_result(pending.parts)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.model.runs import Move
 from onward.store import Attachments, Following
-from onward.store.frame_facts import children_among, delivery_replays, effect_approvals
+from onward.store.frame_facts import children_among, effect_approvals, event_deliveries
 from tests.conformance.suite.pipeline import ADD, declare, peeked, prepared, publish
 from tests.conformance.suite.samples import a_child, a_run, an_effect
 
@@ -23,16 +23,16 @@ async def test_the_approval_of_an_effect_is_read_with_its_version(world: World) 
     assert await effect_approvals(await world.store("theirs"), [effect.key]) == {}
 
 
-async def test_the_replays_of_an_event_are_read_even_when_it_is_reserved(world: World) -> None:
+async def test_the_deliveries_of_an_event_are_read_even_when_it_is_reserved(world: World) -> None:
     worker = await world.worker()
     await declare(worker.store, ADD)
     await publish(worker.store, "m1", "m2")
     events = [event.uid for event in await peeked(worker.store)]
     await prepared(worker, "m1")
-    found = await delivery_replays(worker.store, ADD, "", [*events, "other"])
-    assert found == dict.fromkeys(events, 0)
-    assert await delivery_replays(worker.store, "other", "", events) == {}
-    assert await delivery_replays(worker.store, ADD, "key", events) == {}
+    found = await event_deliveries(worker.store, ADD, "", [*events, "other"])
+    assert found == dict.fromkeys(events, (1, 0))
+    assert await event_deliveries(worker.store, "other", "", events) == {}
+    assert await event_deliveries(worker.store, ADD, "key", events) == {}
 
 
 async def test_the_children_of_a_run_are_told_from_other_runs(world: World) -> None:

@@ -6,7 +6,7 @@ that only the database has: `facts_needed` names them, and `read_facts` reads th
 """
 
 from onward.engine.frame_checks.arguments import check_arguments, check_registration
-from onward.engine.frame_checks.attachments import EVENT_GONE
+from onward.engine.frame_checks.attachments import EVENT_CHANGED
 from onward.engine.frame_checks.clients import (
     check_client_call,
     check_client_start,
@@ -21,6 +21,7 @@ from onward.engine.frame_checks.known import (
     FrameRefusal,
     HeldRun,
     KnownEffect,
+    KnownEvent,
     KnownWorker,
     NeededFacts,
 )
@@ -42,13 +43,14 @@ from onward.engine.frame_checks.reading import (
 
 __all__ = [
     "DEFAULT_LIMITS",
-    "EVENT_GONE",
+    "EVENT_CHANGED",
     "NO_FACTS",
     "FrameFacts",
     "FrameLimits",
     "FrameRefusal",
     "HeldRun",
     "KnownEffect",
+    "KnownEvent",
     "KnownWorker",
     "NeededFacts",
     "after_commit",

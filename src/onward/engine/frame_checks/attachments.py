@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from onward.model.pipelines import PipelineWrite, Preparation
 
 MAX_RESERVED: Final = 1_000
-EVENT_GONE: Final = "event_gone"
-"""The only rule that an honest worker may break: an operator deleted the event just now.
+EVENT_CHANGED: Final = "event_changed"
+"""The only rule that an honest worker may break: the event was just deleted or replayed.
 
 The answer is then that the commit is `busy`, as for any other event that cannot be reserved.
 """
@@ -135,7 +135,7 @@ def cache_problems(cached: Sequence[CacheWrite], limits: FrameLimits) -> Iterato
 
 
 def events_needed(attached: Attachments) -> tuple[str, ...]:
-    """Return the events whose replays must be looked up: the keys of effects depend on them."""
+    """Return the events that must be looked up: the keys of effects depend on their replays."""
     write = attached.pipeline
     if write is None or write.prepared is None:
         return ()
@@ -175,15 +175,16 @@ def _preparation_problems(
     if held.kind != RunKind.CONSUMER or held.handler is None:
         yield FrameRefusal("handler", "only a consumer run may reserve events")
         return
-    events = [each.event for each in prepared.reserve]
-    if len(events) > MAX_RESERVED or len(set(events)) < len(events):
+    wanted = {each.event: each.attempt for each in prepared.reserve}
+    if len(prepared.reserve) > MAX_RESERVED or len(wanted) < len(prepared.reserve):
         yield FrameRefusal("handler", f"a run may reserve at most {MAX_RESERVED} distinct events")
         return
-    if not facts.replays.keys() >= set(events):
-        yield FrameRefusal(EVENT_GONE, "an event does not exist, or is not for this handler")
+    known = facts.events
+    if any(event not in known or known[event].attempt != wanted[event] for event in wanted):
+        yield FrameRefusal(EVENT_CHANGED, "an event is gone, or has changed since it was read")
         return
     # It decides on the key of the effect: with that of another run, this one could change it.
-    replays = [(event, facts.replays[event]) for event in events]
+    replays = [(event, known[event].replays) for event in wanted]
     if prepared.origin != consumer_origin(held.handler, held.handler_key, replays):
         yield FrameRefusal("handler", "the origin of a preparation must be derived from its events")
     yield from number_problems("a preparation", [each.attempt for each in prepared.reserve])

@@ -114,6 +114,13 @@ class KnownWorker:
     may_replace: bool = False
 
 
+class KnownEvent(NamedTuple):
+    """An event as the handler of a run sees it: how often it was made pending, and replayed."""
+
+    attempt: int
+    replays: int
+
+
 class NeededFacts(NamedTuple):
     """What a server must read before it checks a commit; both are empty for nearly all commits."""
 
@@ -129,12 +136,11 @@ class FrameFacts:
     """What a server has read for a commit.
 
     Attributes:
-        replays: How often each event that is to be reserved was replayed, by the uid of the event,
-            as the handler of the run sees it, whatever became of it.
+        events: The events that are to be reserved, by uid, whatever became of them.
         effects: Rows of the ledger by their keys; one that is missing does not exist.
     """
 
-    replays: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    events: Mapping[str, KnownEvent] = field(default_factory=lambda: MappingProxyType({}))
     effects: Mapping[str, KnownEffect] = field(default_factory=lambda: MappingProxyType({}))
 
 

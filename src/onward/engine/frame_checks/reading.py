@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.engine.frame_checks.known import NO_FACTS, FrameFacts, HeldRun, KnownEffect
+from onward.engine.frame_checks.known import (
+    NO_FACTS,
+    FrameFacts,
+    HeldRun,
+    KnownEffect,
+    KnownEvent,
+)
 from onward.store import frame_facts
 
 if TYPE_CHECKING:
@@ -19,16 +25,17 @@ async def read_facts(store: Store, held: HeldRun, needed: NeededFacts) -> FrameF
     """Return the facts that the check of a commit needs."""
     if not needed:
         return NO_FACTS
-    replays: dict[str, int] = {}
+    events: dict[str, KnownEvent] = {}
     effects: dict[str, KnownEffect] = {}
     if needed.events and held.handler is not None:
-        replays = await frame_facts.delivery_replays(
+        rows = await frame_facts.event_deliveries(
             store, held.handler, held.handler_key, needed.events
         )
+        events = {event: KnownEvent(*row) for event, row in rows.items()}
     if needed.effects:
-        rows = await frame_facts.effect_approvals(store, needed.effects)
-        effects = {key: KnownEffect(*row) for key, row in rows.items()}
-    return FrameFacts(replays, effects)
+        approvals = await frame_facts.effect_approvals(store, needed.effects)
+        effects = {key: KnownEffect(*row) for key, row in approvals.items()}
+    return FrameFacts(events, effects)
 
 
 async def children_among(store: Store, run: str, uids: Collection[str]) -> frozenset[str]:

@@ -1,7 +1,7 @@
 -- What a server reads before it checks a commit of a remote worker.
 
--- name: delivery_replays
-SELECT d.event, d.replays FROM onward_delivery d
+-- name: event_deliveries
+SELECT d.event, d.attempt, d.replays FROM onward_delivery d
 WHERE d.namespace = :namespace AND d.handler = :handler AND d.key = :key
   AND d.event IN (SELECT value FROM json_each(:events));
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onward.core.effect.keys import consumer_origin, effect_key
 from onward.core.ids import uid7
-from onward.engine.frame_checks import FrameFacts, FrameLimits, HeldRun, KnownWorker
+from onward.engine.frame_checks import FrameFacts, FrameLimits, HeldRun, KnownEvent, KnownWorker
 from onward.model.effects import EffectWrite
 from onward.model.pipelines import Completion, PipelineWrite, Preparation, Reservation
 from onward.model.records import NewRecord
@@ -52,4 +52,4 @@ PREPARED = PipelineWrite(
 COMPLETED = PipelineWrite(
     HANDLER, HANDLER_KEY, completed=Completion(saves_state=True, state=b"j1", state_version=2)
 )
-FACTS = FrameFacts(replays={EVENT: 2})
+FACTS = FrameFacts(events={EVENT: KnownEvent(1, 2)})

@@ -15,6 +15,7 @@ from onward.core.run import REASONS, Reason, RunState
 from onward.engine.frame_checks import (
     FrameFacts,
     KnownEffect,
+    KnownEvent,
     KnownWorker,
     NeededFacts,
     after_commit,
@@ -342,13 +343,16 @@ def test_a_handler_ends_with_its_completion_alone() -> None:
 def test_the_origin_of_a_preparation_follows_from_its_events() -> None:
     assert PREPARED.prepared is not None
     assert facts_needed(WORKER, pipeline(PREPARED)) == NeededFacts(events=(EVENT,))
-    assert rule(pipeline(PREPARED), FrameFacts(replays={EVENT: 0})) == "handler"
+    other = FrameFacts(events={EVENT: KnownEvent(1, 0)})
+    assert rule(pipeline(PREPARED), other) == "handler"
     stolen = PREPARED._replace(prepared=PREPARED.prepared._replace(origin=STRANGER))
     assert rule(pipeline(stolen)) == "handler"
 
 
-def test_an_event_that_is_gone_is_told_apart() -> None:
-    assert rule(pipeline(PREPARED), FrameFacts()) == "event_gone"
+def test_an_event_that_is_gone_or_has_changed_is_told_apart() -> None:
+    assert rule(pipeline(PREPARED), FrameFacts()) == "event_changed"
+    replayed = FrameFacts(events={EVENT: KnownEvent(2, 3)})
+    assert rule(pipeline(PREPARED), replayed) == "event_changed"
 
 
 def test_the_effect_of_a_consumer_has_the_key_of_its_preparation() -> None:
