@@ -87,6 +87,10 @@ class RawStream:
         async with asyncio.timeout(TIMEOUT):
             return await self._pending[number].get()
 
+    def has_response(self, number: int) -> bool:
+        """Return whether a response to a request has arrived that was not returned yet."""
+        return not self._pending[number].empty()
+
     async def ask(self, **request: Any) -> Any:
         """Send a request and return the response."""
         return await self.response(await self.send(**request))

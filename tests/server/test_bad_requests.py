@@ -26,6 +26,32 @@ async def test_a_frame_that_cannot_be_read_is_answered_and_the_stream_goes_on(
         assert (await worker.ask(owned=messages.OwnedRequest())).HasField("owned")
 
 
+async def test_after_a_refused_request_a_stream_is_not_read_for_a_while_but_others_are(
+    sqlite: Worlds,
+) -> None:
+    limits = StreamLimits(refusal_seconds=3.0)
+    async with (
+        sqlite.serve(limits=limits) as world,
+        world.worker("w1") as refused,
+        world.worker("w2") as other,
+    ):
+        await refused.send_bytes(b"\xff\xff\xff")
+        await refused.push("problem")
+        request = await refused.send(owned=messages.OwnedRequest())
+        assert (await other.ask(owned=messages.OwnedRequest())).HasField("owned")
+        assert not refused.has_response(request)
+        assert (await refused.response(request)).HasField("owned")
+
+
+@pytest.mark.parametrize(
+    ("refused", "seconds", "delay"), [(1, 0.0, 0.02), (3, 0.0, 0.06), (1, 0.01, 1.0), (1, 0.5, 5.0)]
+)
+def test_a_stream_waits_longer_the_more_work_its_refused_requests_were(
+    refused: int, seconds: float, delay: float
+) -> None:
+    assert StreamLimits().refusal_delay(refused, seconds) == pytest.approx(delay)
+
+
 async def test_a_commit_that_cannot_be_written_does_not_stop_the_others(sqlite: Worlds) -> None:
     async with sqlite.serve() as world, world.worker() as worker:
         await world.client.start("r1")

@@ -31,6 +31,12 @@ MAX_LOADS = 4
 READ_BYTES = 4 * _MIB
 """About how much of the outcomes of runs is read at a time for one client that waits for them."""
 
+REFUSAL_SHARE = 0.01
+"""The share of the server's time that refused requests of one stream may take."""
+
+MAX_REFUSAL_SECONDS = 5.0
+"""How long a stream is not read at most after refused requests."""
+
 STOP_SECONDS = 10.0
 """How long a server may take to stop."""
 
@@ -50,6 +56,8 @@ class StreamLimits(NamedTuple):
             and large replies wait.
         unsent_bytes: The size of all frames that wait to be sent.
         unread_seconds: How long a client may take to read one frame; then it is disconnected.
+        refusal_seconds: How long at least the server does not read a stream after it has refused a
+            request or a commit.
     """
 
     message_bytes: int = 16 * _MIB
@@ -62,3 +70,16 @@ class StreamLimits(NamedTuple):
     unsent_frames: int = 10_000
     unsent_bytes: int = 16 * _MIB
     unread_seconds: float = SILENCE_SECONDS
+    refusal_seconds: float = 0.02
+
+    def refusal_delay(self, refused: int, seconds: float) -> float:
+        """Return for how many seconds a stream is not read after requests of it were refused.
+
+        So refused requests take about a hundredth of the server's time, and others need not wait.
+
+        Args:
+            refused: How many were refused.
+            seconds: How long the server took to read and check the last one.
+        """
+        delay = max(refused * self.refusal_seconds, seconds / REFUSAL_SHARE)
+        return min(delay, MAX_REFUSAL_SECONDS)

@@ -99,6 +99,8 @@ class StreamSession:
         self._limits = limits
         self._server = server
         self._outcomes = Outcomes(outbox.put)
+        self.refusals = 0
+        """How many requests and commits were refused since a request was last read."""
         self._claim: WaitingClaim | None = None
         self._claimed = asyncio.Event()
         """Set while no claim is unanswered."""
@@ -287,7 +289,7 @@ class StreamSession:
             size = self._unanswered[no] = message.ByteSize()
             self._unanswered_bytes += size
             try:
-                _check_rows(message)
+                _check_rows(message, size)
                 self._receive_commit(no, commit_of(message))
             except Exception as error:  # noqa: BLE001 - the other commits of the frame are written
                 self._answer_commit(no, error)
@@ -347,6 +349,7 @@ class StreamSession:
             if isinstance(answer, Rejected):  # honest workers check texts before they send them
                 answer = WriteRefused("text", answer.fact)
             problem_of(answer, self._server, "commits")  # it is logged if it is unexpected
+            self.refusals += 1
         self._outcomes.add(no, answer)
 
     # --- the end ---------------------------------------------------------------------------------
@@ -388,6 +391,8 @@ class StreamSession:
 
     def _put_problem(self, request_id: int, error: BaseException, where: str) -> None:
         problem = problem_of(error, self._server, where)
+        if not isinstance(error, _AWAY):
+            self.refusals += 1
         self.outbox.put(messages.Response(id=request_id, problem=problem))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -401,9 +406,9 @@ class StreamSession:
         self._has_room.set()
 
 
-def _check_rows(commit: Any) -> None:
-    """Refuse a commit that would take long to convert."""
-    if row_count(commit) > DEFAULT_LIMITS.rows:
+def _check_rows(commit: Any, size: int) -> None:
+    """Refuse a commit that would take long to convert; each of its rows takes two bytes or more."""
+    if size > 2 * DEFAULT_LIMITS.rows and row_count(commit) > DEFAULT_LIMITS.rows:
         raise WriteRefused("size", "a commit has too many rows")
 
 

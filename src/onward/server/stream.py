@@ -231,8 +231,11 @@ class WorkerStream:
     async def _read(self, transport: FrameTransport) -> None:
         session, loop = self.session, asyncio.get_running_loop()
         while (data := await transport.read()) is not None:
-            session.heard_at = loop.time()
+            begun = session.heard_at = loop.time()
             session.receive(data)
+            refused, session.refusals = session.refusals, 0
+            if refused:
+                await asyncio.sleep(self._limits.refusal_delay(refused, loop.time() - begun))
             if session.is_full:
                 await session.has_room()
             await session.outbox.has_room(1)

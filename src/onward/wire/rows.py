@@ -7,12 +7,21 @@ the message, so None and an empty value stay apart. A test compares all of them 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from onward.errors import Undecodable
 from onward.model.records import NewRecord
@@ -40,29 +49,27 @@ class FieldCodec(NamedTuple):
 class RowCodec:
     """Converts rows of one type to messages of one type, and back."""
 
-    def __init__(self, row: type, message: Any) -> None:
+    def __init__(self, row: Any, message: Any) -> None:
         omitted = OMITTED.get(row, {})
         hints = get_type_hints(row)
         descriptor = message.DESCRIPTOR
         names = [name for name in field_names(row) if name not in omitted]
         self.fields = [field_of(hints[name], descriptor.fields_by_name[name]) for name in names]
         self._message = message
-        self._row = row
         self._given = tuple(omitted[name] for name in field_names(row) if name in omitted)
         self._names = names
         self._encoders = [(field.name, field.encode) for field in self.fields if field.encode]
         self._read = attrgetter(*names) if len(names) > 1 else None
-        self._present = [(i, f) for i, f in enumerate(self.fields) if f.has_presence]
-        self._decoders = [(i, f.decode) for i, f in enumerate(self.fields) if f.decode is not None]
+        self._required = [field for field in self.fields if field.is_required]
+        placed = list(enumerate(self.fields, len(self._given)))
+        self._present = [(place, field.name) for place, field in placed if field.has_presence]
+        self._decoders = [(place, field.decode) for place, field in placed if field.decode]
         self._is_tuple = issubclass(row, tuple)
+        self._make = row._make if self._is_tuple else lambda values: row(*values)
 
     def to_fields(self, row: Any) -> dict[str, Any]:
         """Return the fields of the message of a row, without those that are None."""
-        if self._is_tuple:
-            values = row[len(self._given) :]
-        else:
-            values = [getattr(row, name) for name in self._names]
-        pairs = zip(self._names, values, strict=True)
+        pairs = zip(self._names, self._values(row), strict=True)
         given = {name: value for name, value in pairs if value is not None}
         for name, encode in self._encoders:
             if name in given:
@@ -71,7 +78,25 @@ class RowCodec:
 
     def to_message(self, row: Any) -> Any:
         """Return the message of a row."""
-        return self._message(**self.to_fields(row))
+        if self._encoders:
+            return self._message(**self.to_fields(row))
+        message = self._message()
+        self.fill(message, row)
+        return message
+
+    def fill(self, message: Any, row: Any) -> None:
+        """Fill an empty message, none of whose fields has to be converted, with those of a row.
+
+        It takes half as long as the constructor of the message.
+        """
+        for name, value in zip(self._names, self._values(row), strict=True):
+            if value is not None:
+                setattr(message, name, value)
+
+    def _values(self, row: Any) -> Iterable[Any]:
+        if self._is_tuple:
+            return cast("Iterable[Any]", row[len(self._given) :])
+        return [getattr(row, name) for name in self._names]
 
     def to_row(self, message: Any, given: tuple[Any, ...] | None = None) -> Any:
         """Return the row of a message.
@@ -83,19 +108,22 @@ class RowCodec:
         Raises:
             Undecodable: a field is missing, or has a value that this version does not know.
         """
+        values = [*(self._given if given is None else given)]
         if self._read is None:
-            values = [getattr(message, self._names[0])]
+            values.append(getattr(message, self._names[0]))
         else:
-            values = list(self._read(message))
+            values += self._read(message)
         has = message.HasField
-        for place, field in self._present:
+        for field in self._required:
             if not has(field.name):
                 check_absent(field)
+        for place, name in self._present:
+            if not has(name):
                 values[place] = None
         for place, decode in self._decoders:
             if values[place] is not None:
                 values[place] = decode(values[place])
-        return self._row(*(self._given if given is None else given), *values)
+        return self._make(values)
 
 
 @cache

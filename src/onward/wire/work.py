@@ -136,9 +136,10 @@ def loaded_runs(replies: Collection[Any]) -> dict[str, LoadedRun]:
 
 def add_commit(frame: Any, no: int, commit: Commit) -> None:
     """Add a commit to a `CommitsRequest`; a worker sends no messages to other runs."""
-    message = frame.commits.add(no=no, run=commit.run, fence=commit.fence)
+    message = frame.commits.add()
+    message.no, message.run, message.fence = no, commit.run, commit.fence
     for record in commit.records:
-        message.records.add(**_RECORD.to_fields(record))
+        _RECORD.fill(message.records.add(), record)
     if commit.is_plain:
         return
     if commit.move is not None:
@@ -173,24 +174,21 @@ def commit_of(message: Any) -> Commit:
     Raises:
         Undecodable: a field has a value that this version does not know.
     """
-    run = message.run
-    own = (run,)
-    records = tuple([_RECORD.to_row(record, own) for record in message.records])
+    run, fence = message.run, message.fence
+    own, to_row = (run,), _RECORD.to_row
+    records = tuple([to_row(record, own) for record in message.records])
+    move = _MOVE.to_row(message.move) if message.HasField("move") else None
+    pipeline = _PIPELINE.to_row(message.pipeline) if message.HasField("pipeline") else None
+    starts, effects, cached = message.starts, message.effects, message.cached
+    if not (effects or cached or starts or pipeline is not None):
+        return Commit(run, fence, records, move)
     attached = NOTHING_ATTACHED
-    has_pipeline = message.HasField("pipeline")
-    if message.effects or message.cached or has_pipeline:
+    if effects or cached or pipeline is not None:
         attached = Attachments(
-            tuple(map(_EFFECT.to_row, message.effects)),
-            tuple(map(_CACHED.to_row, message.cached)),
-            _PIPELINE.to_row(message.pipeline) if has_pipeline else None,
+            tuple(map(_EFFECT.to_row, effects)), tuple(map(_CACHED.to_row, cached)), pipeline
         )
     return Commit(
-        run,
-        message.fence,
-        records,
-        _MOVE.to_row(message.move) if message.HasField("move") else None,
-        starts=tuple(map(_RUN.to_row, message.starts)),
-        attached=attached,
+        run, fence, records, move, starts=tuple(map(_RUN.to_row, starts)), attached=attached
     )
 
 

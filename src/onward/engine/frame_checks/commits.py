@@ -19,6 +19,7 @@ from onward.engine.frame_checks.attachments import (
 )
 from onward.engine.frame_checks.known import (
     NO_FACTS,
+    NOTHING_NEEDED,
     FrameRefusal,
     KnownEffect,
     NeededFacts,
@@ -60,7 +61,7 @@ def facts_needed(known: KnownWorker, commit: Commit) -> NeededFacts:
     """Return what must be read of the database before a commit can be checked."""
     held = known.runs.get(commit.run)
     if held is None or commit.attached is NOTHING_ATTACHED:
-        return NeededFacts()
+        return NOTHING_NEEDED
     return NeededFacts(events_needed(commit.attached), effects_needed(held, commit.attached))
 
 

@@ -131,6 +131,9 @@ class NeededFacts(NamedTuple):
         return bool(self.events or self.effects)
 
 
+NOTHING_NEEDED: Final = NeededFacts()
+
+
 @dataclass(frozen=True, slots=True)
 class FrameFacts:
     """What a server has read for a commit.
