@@ -68,5 +68,9 @@ export function beginAttempt({ definition, input, run, attempt, timeout, report 
     }
   })();
   const outcome = Promise.race([work, limit]).finally(() => clearTimeout(timer));
-  return { outcome, stop: (reason) => controller.abort(reason) };
+  const stop = (reason) => {
+    timer.unref(); // a step that ignores its signal does not keep a process alive whose worker has left
+    controller.abort(reason);
+  };
+  return { outcome, stop };
 }

@@ -40,6 +40,8 @@ export class Session {
   #wake = () => {};
   /** Runs that were claimed and have not begun: their histories are being read. */
   #loading = new Map();
+  /** Those of them that have changed since: their inboxes are read once they have begun. */
+  #changed = new Set();
 
   /**
    * @param options  What the worker offers; see `Worker`.
@@ -178,7 +180,9 @@ export class Session {
     if (reply.was_repeated) this.#auditAt = 0;
     if (this.isStopping || reply.runs.length === 0) return; // leaving gives them back
     await this.#begin(reply.runs);
-    if (reply.changed.length > 0) await this.#read(reply.changed);
+    const changed = [...reply.changed, ...this.#changed];
+    this.#changed.clear();
+    if (changed.length > 0) await this.#read(changed);
   }
 
   #suspects(limit) {
@@ -293,7 +297,8 @@ export class Session {
 
   #onNews(news) {
     if (news.drain) this.stop('drain');
-    const runs = news.everything ? [...this.running.keys()] : news.runs;
+    const runs = news.everything ? [...this.#loading.keys(), ...this.running.keys()] : news.runs;
+    for (const uid of runs) if (this.#loading.has(uid)) this.#changed.add(uid);
     this.#read(runs).catch((error) => this.log('worker.read_failed', { error: error.code ?? error.message }));
   }
 

@@ -127,3 +127,28 @@ for (const isLost of [true, false]) {
     await running;
   });
 }
+
+test('news of a run that arrives while its history is read is read once the run has begun', async (t) => {
+  const run = { uid: 'u1', id: 'r1', name: 'step pay', kind: 'step', fence: 2, input: Buffer.from('json:{}') };
+  const inboxes = [];
+  let isClaimed = false;
+  const url = await serve(t, ({ id, request, load }, stream) => {
+    if (request === 'hello') stream.write({ id, at: 1, hello: WELCOME });
+    else if (request === 'claim' && !isClaimed) {
+      isClaimed = true;
+      stream.write({ id, at: 1, claim: { runs: [run] } });
+    } else if (request === 'load') {
+      inboxes.push(Object.keys(load.inboxes));
+      if (inboxes.length === 1) stream.write({ id: 0, news: { runs: ['u1'] } });
+      stream.write({ id, at: 1, load: { runs: load.histories.map((uid) => ({ run: uid })) } });
+    } else if (request === 'owned') stream.write({ id, at: 1, owned: { runs: { u1: 2 } } });
+    else if (request === 'audit' || request === 'leave') stream.write({ id, at: 1, [request]: {} });
+  });
+  const pay = step('pay', () => new Promise(() => {}));
+  const worker = new Worker(url, { steps: [pay], log() {}, drain: '10ms' });
+  const running = worker.run({ handleSignals: false });
+  await until(() => inboxes.length === 2, 'the inbox of the run is read');
+  assert.deepEqual(inboxes, [[], ['u1']]);
+  worker.stop();
+  await running;
+});
