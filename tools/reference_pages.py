@@ -62,7 +62,7 @@ PAGES = {
         "Import these from `onward`, unless stated otherwise. The guides on "
         "[workflows](../guides/workflows.md) and [effects](../guides/effects.md) explain them.\n\n"
         'A duration is a number of seconds, a `timedelta`, or a string such as `"250ms"`, '
-        '`"1h30m"` or `"3d"`. Signatures call it `DurationLike`.',
+        '`"1h30m"` or `"3d"`. In signatures, its type is `DurationLike`.',
         {
             "Definitions": (
                 *(onward.workflow, onward.step, onward.effect, onward.Retry),
@@ -94,7 +94,7 @@ PAGES = {
                 *(bulk.Bulk, bulk.BulkRuns, cache.Cache, workers.Workers),
             ),
             "Runs": (onward.Run, onward.RunInfo, handles.HistoryEvent, views.ErrorInfo),
-            "Answers": (
+            "Results": (
                 *(handles.Blocker, views.UnservedRun, views.PendingSignal, Cancelling),
                 *(views.EffectInfo, views.EffectChoice, views.FailureGroup, views.Discard),
                 *(bulk.BulkAnswer, bulk.BulkReport, bulk.Refusal, views.CacheEntry),
@@ -116,7 +116,7 @@ PAGES = {
                 *(pipelines.Pipeline, pipelines.Topic, pipelines.Consumer),
                 *(pipelines.Event, pipelines.Prepared, pipelines.Input),
             ),
-            "What handlers get": (
+            "What handlers receive": (
                 *(pipelines.ProducerContext, pipelines.PrepareContext),
                 *(pipelines.MutateContext, pipelines.NextContext),
                 *(pipelines.Nothing, pipelines.Skipped),
@@ -124,7 +124,7 @@ PAGES = {
             "Raised by handlers: onward.errors": (errors.NeedsApproval, errors.Precondition),
             "In a workflow: onward": (onward.publish,),
             "Operations": (Pipelines, topics.Topics, inputs.Inputs),
-            "Answers": (
+            "Results": (
                 *(pipelines.PipelineInfo, pipelines.HandlerInfo, pipelines.TopicInfo),
                 *(pipelines.EventInfo, pipelines.DeliveryInfo, pipelines.InputInfo),
                 *(pipelines.InputReport, pipelines.InputCounts, pipelines.SkippedInput),

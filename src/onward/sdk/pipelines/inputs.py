@@ -91,7 +91,7 @@ class Inputs:
         reason: str,
         by: str | None = None,
     ) -> SkippedInput:
-        """Skip an input: nothing new starts because of it.
+        """Skip an input, so that nothing new starts because of it.
 
         Its pending events are skipped. A run that has reserved some of its events is cancelled if
         it has not sent its effect yet; otherwise, the run completes. Consumed events stay consumed.
