@@ -139,7 +139,7 @@ PAGES = {
     ),
     "testing.md": Page(
         "Reference: testing",
-        "The [guide](../guides/testing.md) shows how to use these. Each group names its module. "
+        "The [guide](../guides/testing.md) shows how to use these. Each heading names the module. "
         "Fixtures of the pytest plugin need no import.",
         {
             "Fixtures of the pytest plugin": (

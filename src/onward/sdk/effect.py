@@ -201,7 +201,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         timeout: How long one call may take; by default 30 s. For a function that is not async,
             `timeout` is required, and the function must enforce it itself.
         settle: How long after its timeout a call may still take effect; by default 10 s.
-        start_within: How long after it is recorded in the ledger a call may begin; by default 15 s.
+        start_within: How long after being recorded in the ledger a call may begin; by default 15 s.
             After that, the worker does not send it.
         idempotency_window: How long the receiver remembers a key, counted from the first send. Set
             it only if you pass `effect_key()` to the receiver and the receiver applies each key

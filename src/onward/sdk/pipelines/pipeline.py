@@ -120,8 +120,8 @@ class Pipeline:
             zone: The time zone of the cron expression.
             publishes: The topics that the producer may publish to.
             name: Its name in the pipeline; by default the name of the function.
-            timeout: How long a run may take. retry: The retry policy to apply when it raises
-                `Retryable`.
+            timeout: How long a run may take.
+            retry: The retry policy to apply when the producer raises `Retryable`.
         """
         options = HandlerOptions(publishes, timeout, retry, every=every, cron=cron, zone=zone)
 
