@@ -110,7 +110,8 @@ PAGES = {
     "pipelines.md": Page(
         "Reference: pipelines",
         "Import these from `onward.pipelines`, unless stated otherwise. The "
-        "[guide](../guides/pipelines.md) explains them. `App` has `publish` and `publish_many`.",
+        "[guide](../guides/pipelines.md) explains them. Other code publishes with `App.publish` and "
+        "`App.publish_many`.",
         {
             "Declarations": (
                 *(pipelines.Pipeline, pipelines.Topic, pipelines.Consumer),
@@ -186,8 +187,8 @@ ACTORS = {
 }
 
 ERRORS_HEAD = """Every error that Onward raises deliberately is an `onward.errors.OnwardError` and
-has a stable `code`. Its message says what failed, why, and what to do. The groups say who must
-act. Import these types from `onward.errors`.
+has a stable `code`. Its message says what failed, why, and what to do. The errors
+are grouped by what you must do. Import these types from `onward.errors`.
 
 The errors that *your* code raises in steps (`Retryable`, `Fatal`, `NotApplied`), and `StepFailed`,
 are in [workflows](workflows.md#errors-in-steps). The guide on [errors](../guides/errors.md) shows

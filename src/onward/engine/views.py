@@ -24,7 +24,7 @@ class RunInfo:
         state: ready, running, waiting, paused, succeeded, failed, cancelled or timed_out.
         reason: Why it is in this state, such as `logic` if its code raised an error.
         phase: The phase of a consumer or producer.
-        attempt: The number of the run's attempt.
+        attempt: The number of the current attempt.
         queue: Its queue.
         tags: Its tags.
         parent: The uid of the run that started it.
@@ -55,7 +55,7 @@ class RunInfo:
         error_type: The type of the error that ended it, with its module unless it is built in; the
             reason, such as `deadline`, if there was no error.
         failed_step: The name of the step, effect or child whose error ended it.
-        discarded: Who discarded it as a dead letter, when and why.
+        discarded: Who discarded it as a dead letter, and when and why.
         diverged_at: What the code does not match, if the run is paused for this reason: a recorded
             call, or the arguments of the run.
 
@@ -228,8 +228,8 @@ class HistoryEvent:
 
     Attributes:
         seq: Its position in the history; None for notes, and while the call is open.
-        identity: Identifies the call by its branch, its name, and its number among the calls with
-            that name.
+        identity: The identity of the call: its branch, its name, and its number among the calls
+            with that name.
         kind: The kind: step, effect, timer, signal, child, cancel, note and others.
         name: The name of the step, signal or workflow.
         state: open, succeeded, failed or cancelled.

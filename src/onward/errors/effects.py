@@ -37,7 +37,7 @@ class EffectSkipped(UserError):
 
 @dataclass(eq=False, repr=False)
 class TooLate(UserError):
-    """The send window of an effect has closed, so it must no longer be sent."""
+    """The send window of an effect has closed, so the effect must no longer be sent."""
 
     code: ClassVar[str] = "too_late"
     effect: str

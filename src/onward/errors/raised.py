@@ -43,7 +43,7 @@ class NotApplied(Exception):
 
     A handler raises it when it knows that the call changed nothing; the effect is then retried
     according to its policy. A reconciler returns or raises it. A workflow body receives it when an
-    effect did not happen and is not retried, or was rejected.
+    effect did not happen and is not retried, or when an operator rejected the effect.
 
     Args:
         message: What happened.

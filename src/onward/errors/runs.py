@@ -156,7 +156,7 @@ class WouldResend(UserError):
 
 @dataclass(eq=False, repr=False)
 class RunFailed(UserError):
-    """The run has no result, because it failed. `__cause__` is the error that it raised, if known.
+    """The run has no result, because it failed. `__cause__` is the run's error, if known.
 
     `happened` is the message without the advice; you can show it to end users.
     """

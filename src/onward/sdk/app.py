@@ -80,7 +80,7 @@ class App(RunOperations, PublishOperations):
             stores no data and may be down at any time; Onward then finds changes by polling.
         metrics: Receives counts and durations; see `onward.telemetry.Metrics`.
         on_attention: A function that is called with an `onward.telemetry.Attention` when a run
-            needs a human.
+            needs an operator.
         retention: How long the workers of this app keep runs after they end: one duration for all
             runs, or a duration for each final state, such as `{"succeeded": "1d", "failed": None}`.
             None keeps them forever. By default, runs that succeeded or were cancelled are deleted

@@ -191,7 +191,7 @@ class Bulk:
 
         Args:
             dry_run: Whether to only report which runs match.
-            force: Whether to end them at once, without cleanup.
+            force: Whether to end the runs at once, without cleanup.
             grace: How long cleanup may take.
             id: An id for the bulk action.
             **runs: The filters; see `BulkRuns`.

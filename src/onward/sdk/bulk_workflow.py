@@ -82,7 +82,7 @@ class BulkReport:
         total: How many runs matched when the action was started, counted up to a limit.
         done: How many runs it has acted on.
         refused: How many runs it left unchanged.
-        by_error: How many runs were refused because of each error, by its code.
+        by_error: How many runs were refused, by error code.
         refusals: The first 1,000 refusals, each with the option that overrides it.
     """
 

@@ -172,7 +172,7 @@ class Dead:
         return info
 
     async def replay(self, id: str, *, force: bool = False) -> Run[Any]:  # noqa: A002 - it is the user's word
-        """Retry a dead letter: start a new run, with the same id, from the failed call.
+        """Retry a dead letter from the failed call, in a new run with the same id.
 
         This does the same as `App.retry`, and raises the same errors.
         """

@@ -83,7 +83,7 @@ class Effect(Generic[P, R]):
         Args:
             key: A value, such as an order id, that identifies the call. Without a key, the position
                 of the call in the code identifies it.
-            retry: The maximum number of sends, and how long to wait in between.
+            retry: The maximum number of sends, and how long to wait between them.
             timeout: How long one call may take.
 
         Raises:
@@ -197,7 +197,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
             effect is a method, the reconciler is still a plain function, without `self`.
         retry: The maximum number of sends, by default three, and the delays between them. A delay
             applies after the function has raised `NotApplied`. If a reconciler or an operator
-            establishes that the effect did not happen, it is sent again at once.
+            establishes that the effect did not happen, the effect is sent again at once.
         timeout: How long one call may take; by default 30 s. For a function that is not async,
             `timeout` is required, and the function must enforce it itself.
         settle: How long after its timeout a call may still take effect; by default 10 s.

@@ -257,7 +257,8 @@ class _AsCompleted(Generic[T]):
 def as_completed(awaitables: Iterable[Awaitable[T]]) -> AsyncIterator[asyncio.Future[T]]:
     """Iterate over awaitables in the order in which they end, which is the same in every replay.
 
-    Each item has already completed. Await it to get its result or raise its error.
+    Each item that it yields has already completed. Await the item to get its result or raise its
+    error.
 
     Args:
         awaitables: Calls of steps and workflows, tasks, or other awaitables.

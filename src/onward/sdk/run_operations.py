@@ -71,7 +71,7 @@ class RunOperations:
             tag: A tag of the run.
             attributes: Attributes of the run. They have no index: Onward scans the runs that match
                 the other filters, newest first.
-            parent: The id or uid of the run that started the runs.
+            parent: The id or uid of a run; only the runs that it started are returned.
             root: The id or uid of a run; only this run and its descendants are returned.
             children: Whether to include runs that other runs started.
             limit: The maximum number of runs.

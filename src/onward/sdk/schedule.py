@@ -45,8 +45,8 @@ class Schedule:
         workflow: The workflow, the workflow with options, or its name.
         args: The arguments of its runs.
         kwargs: The arguments of its runs by name.
-        cron: A cron expression with five fields (minute, hour, day, month, weekday) or with six
-            (the second comes first), or @hourly, @daily, @weekly, @monthly or @yearly.
+        cron: A cron expression with five fields (minute, hour, day, month, weekday) or six
+            (starting with the second), or @hourly, @daily, @weekly, @monthly or @yearly.
         every: An interval, such as "5m", instead of a cron expression.
         zone: The time zone of the cron expression.
         overlap: What happens to a slot while a run is open. "skip": the slot gets no run. "allow":
@@ -55,7 +55,7 @@ class Schedule:
             gets a run.
         catch_up: Which of the slots that passed while no worker was running get a run: "skip" (none
             that are more than a minute late), "latest" (the newest), or "all".
-        jitter: The maximum delay of each run. Runs are delayed by different times, to spread the
+        jitter: The maximum delay of each run. Runs are delayed by different amounts, to spread the
             load.
         max_catch_up: With `catch_up="all"`, the maximum number of slots that get a run; older
             slots get none.

@@ -36,8 +36,8 @@ _PLAIN = {"zone": "zone", "overlap": "overlap", "catch_up": "catch_up", "max_cat
 class Schedules:
     """Operations on the schedules of an app (`app.schedules`): create, change and list them.
 
-    Any worker can start their runs. Every method raises `NotFound` if there is no schedule with
-    that name.
+    Any worker can start their runs. The methods raise `NotFound` if there is no schedule with the
+    given name.
 
     Example:
         >>> import asyncio
@@ -130,7 +130,7 @@ class Schedules:
         return await self._engine.get(name)
 
     async def update(self, /, name: str, **fields: Any) -> ScheduleInfo:
-        """Change fields of a schedule. Takes any arguments of `create`.
+        """Change fields of a schedule. Takes any of the arguments of `create`.
 
         A parked schedule becomes active again. Slots that have passed under the old timing but were
         not started are recorded as missed.
@@ -209,7 +209,7 @@ class Schedules:
             The slots that get a run.
 
         Raises:
-            BadInput: a time has no zone, or there are more than 10,000 slots.
+            BadInput: a time has no time zone, or there are more than 10,000 slots.
         """
         begin, before = instant_of(start), instant_of(end)
         return await self._engine.backfill(name, begin, before, dry_run=dry_run)

@@ -19,8 +19,8 @@ class Metrics(Protocol):
 
     Subclass it and override the methods you need. The other methods, and those that later releases
     add, do nothing. Methods must be fast, because Onward calls them on the worker's event loop,
-    except `lease_renewed`, which it calls from a thread. An exception in a method is logged once
-    and does not affect runs.
+    except `lease_renewed`, which it calls from another thread. An exception in a method is logged
+    once and does not affect runs.
 
     Example:
         >>> class Failures(Metrics):

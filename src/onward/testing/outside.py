@@ -37,7 +37,7 @@ class Trouble(StrEnum):
     LATE = "late"
     """No reply arrives, and the request is applied only when the test calls `arrive()`."""
     SILENT = "silent"
-    """The request is applied, and the caller waits for a reply until its own time limit."""
+    """The request is applied, and the caller waits for a reply until its own time limit expires."""
 
 
 class Request(NamedTuple):

@@ -25,7 +25,7 @@ class HandlerInfo:
         why: What blocks or pauses it.
         next: What to do to unblock or resume it.
         failures: How many times it has failed since it last succeeded.
-        wake_at: When it next runs even if no event arrives.
+        wake_at: When it next runs, even if no event arrives.
         pending: How many events are waiting for it, up to 10,000.
         is_removed: Whether it is missing from the newest declaration.
     """
@@ -57,7 +57,7 @@ class PipelineInfo:
             is needed).
         topics: The topics that it declares.
         handlers: Its producers and consumers.
-        updated_at: When its declaration or its pause last changed.
+        updated_at: When its declaration last changed, or when it was last paused or resumed.
     """
 
     name: str
@@ -194,9 +194,9 @@ class SkippedInput:
 
     Attributes:
         skipped: The number of pending events that were skipped.
-        cancelled: Runs that had reserved events of the input, had not sent their effect, and were
-            cancelled.
-        completing: Runs that had already sent their effect, and will complete.
+        cancelled: The runs that had reserved events of the input, had not sent their effect, and
+            were cancelled.
+        completing: The runs that had already sent their effect, and will complete.
         done: The number of events that were already consumed.
     """
 

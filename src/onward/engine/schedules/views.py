@@ -20,7 +20,8 @@ class ScheduleInfo:
         every: Its interval, or None.
         zone: The time zone of its cron expression and of the times in run ids.
         overlap: What happens to a slot while a run is open: allow, skip, coalesce or replace.
-        catch_up: Which slots get a run if they passed while no worker ran: skip, latest or all.
+        catch_up: Which slots get a run if they passed while no worker was running: skip, latest or
+            all.
         max_catch_up: With `catch_up="all"`, the maximum number of slots that get a run.
         jitter: How much later than its slot a run may start.
         queue: The queue of its runs.

@@ -135,7 +135,7 @@ class _Publishing(HandlerContext):
 
 
 class NextContext(_Publishing):
-    """What `next` may do: publish events. They inherit the inputs of the reserved events."""
+    """What `next` may do: publish events, which inherit the inputs of the reserved events."""
 
     def publish(self, topic: Topic[T], payload: T, *, id: str, key: str | None = None) -> None:  # noqa: A002
         """Publish an event, in the commit that ends the run.

@@ -40,7 +40,7 @@ class Consumer(ABC, Generic[State, Data]):
     async def prepare(self, ctx: PrepareContext, state: State | None) -> Prepared[Data]:
         """Choose the events that this run handles, and what to do with them.
 
-        It may read events and read from the outside world, but must not change anything.
+        This method may read events and read from the outside world, but must not change anything.
 
         Args:
             ctx: The context, which reads the topics that the consumer subscribes to.

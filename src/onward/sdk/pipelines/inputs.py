@@ -52,10 +52,10 @@ class Inputs:
         """Return the inputs that match all filters, newest first.
 
         Args:
-            pipeline: The pipeline that they entered.
+            pipeline: The pipeline that the inputs entered.
             state: "pending", "done", "skipped", or "stale" for inputs that have been pending for
                 too long.
-            source: Where they come from, such as "gmail".
+            source: Where the inputs come from, such as "gmail".
             text: Part of the title or of the external id.
             limit: The maximum number of inputs.
             stale_after: How long an input may be pending before it is stale; by default 7 days.

@@ -152,11 +152,11 @@ class Pipeline:
         Args:
             subscribes: The topics that the consumer reads.
             publishes: The topics that `next` may publish to.
-            start: Which events a new consumer receives: "now" for those published after it is first
-                declared, "earliest" for all events that the topics still contain.
+            start: Which events a new consumer receives: "now" for those published after its first
+                declaration, "earliest" for all events that the topics still contain.
             name: Its name in the pipeline; by default the name of the class.
             timeout: How long `prepare` and `next` may take.
-            retry: The retry policy to apply when the producer raises `Retryable`.
+            retry: The retry policy to apply when the consumer raises `Retryable`.
             min_wake: The shortest delay that `wake_at` may set; by default 30 seconds.
             max_wake: The longest delay that `wake_at` may set; by default a day.
         """

@@ -23,8 +23,8 @@ Names: TypeAlias = list[str]
 class Pipelines:
     """Operations on the pipelines of an app (`app.pipelines`): list, run, pause and resume them.
 
-    Workers declare pipelines when they start. Every method raises `NotFound` if there is no
-    pipeline with that name.
+    Workers declare pipelines when they start. The methods raise `NotFound` if there is no pipeline
+    with the given name.
     """
 
     def __init__(self, engine: ClientEngine) -> None:
