@@ -110,8 +110,8 @@ PAGES = {
     "pipelines.md": Page(
         "Reference: pipelines",
         "Import these from `onward.pipelines`, unless stated otherwise. The "
-        "[guide](../guides/pipelines.md) explains them. Other code publishes with `App.publish` and "
-        "`App.publish_many`.",
+        "[guide](../guides/pipelines.md) explains them. Other code publishes with "
+        "`App.publish` and `App.publish_many`.",
         {
             "Declarations": (
                 *(pipelines.Pipeline, pipelines.Topic, pipelines.Consumer),
