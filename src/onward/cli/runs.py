@@ -135,7 +135,7 @@ async def _note_left_out(context: CommandContext, query: RunQuery) -> None:
 @command(runs, "show", example="onward runs show order-7")
 @_id
 async def show(context: CommandContext, *, run_id: str) -> int:
-    """Show a run: its state, what it is waiting for, and its history.
+    """Show a run: its state, its history, and what it waits for.
 
     The output includes the traceback of its error, and the signals that it has received but not
     read.

@@ -29,7 +29,7 @@ def workers() -> None:
 @command(workers, "list", example="onward workers list")
 @click.option("--all", "gone", is_flag=True, help="Include workers that left within the last day.")
 async def list_workers(context: CommandContext, *, gone: bool) -> int:
-    """List workers, with what they serve and how many runs they have.
+    """List workers, what they serve, and how many runs they have.
 
     The newest workers come first. A worker is dead if it has not renewed its lease in time; other
     workers continue its runs.

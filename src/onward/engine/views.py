@@ -360,8 +360,7 @@ class Blocker:
             that it is waiting for: signal, timer, child or step.
         text: The reason as text.
         next: What to do next, as a command or advice.
-        error: The error that paused the run, if there was one. `str()` of the blocker adds it to
-            the text.
+        error: The error that paused the run, if any. `str()` of the blocker includes it.
 
     Example:
         >>> import asyncio
@@ -423,8 +422,7 @@ class EffectInfo:
     """An effect as recorded in the ledger.
 
     Attributes:
-        id: The key of the effect. It identifies the effect in `resolve`, and is the key that the
-            receiver gets.
+        id: The key of the effect, which identifies it in `resolve` and which the receiver gets.
         run: The id of its run.
         state: planned, in_flight, applied, failed, needs_reconcile, indeterminate, skipped or
             withdrawn (its run was cancelled or ended before the effect was sent).
