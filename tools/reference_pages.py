@@ -62,7 +62,7 @@ PAGES = {
         "Import these from `onward`, unless stated otherwise. The guides on "
         "[workflows](../guides/workflows.md) and [effects](../guides/effects.md) explain them.\n\n"
         'A duration is a number of seconds, a `timedelta`, or a string such as `"250ms"`, '
-        '`"1h30m"` or `"3d"`. Signatures call it `DurationLike`.',
+        '`"1h30m"` or `"3d"`. In signatures, its type is `DurationLike`.',
         {
             "Definitions": (
                 *(onward.workflow, onward.step, onward.effect, onward.Retry),
@@ -94,7 +94,7 @@ PAGES = {
                 *(bulk.Bulk, bulk.BulkRuns, cache.Cache, workers.Workers),
             ),
             "Runs": (onward.Run, onward.RunInfo, handles.HistoryEvent, views.ErrorInfo),
-            "Answers": (
+            "Results": (
                 *(handles.Blocker, views.UnservedRun, views.PendingSignal, Cancelling),
                 *(views.EffectInfo, views.EffectChoice, views.FailureGroup, views.Discard),
                 *(bulk.BulkAnswer, bulk.BulkReport, bulk.Refusal, views.CacheEntry),
@@ -110,13 +110,14 @@ PAGES = {
     "pipelines.md": Page(
         "Reference: pipelines",
         "Import these from `onward.pipelines`, unless stated otherwise. The "
-        "[guide](../guides/pipelines.md) explains them. `App` has `publish` and `publish_many`.",
+        "[guide](../guides/pipelines.md) explains them. Other code publishes with "
+        "`App.publish` and `App.publish_many`.",
         {
             "Declarations": (
                 *(pipelines.Pipeline, pipelines.Topic, pipelines.Consumer),
                 *(pipelines.Event, pipelines.Prepared, pipelines.Input),
             ),
-            "What handlers get": (
+            "What handlers receive": (
                 *(pipelines.ProducerContext, pipelines.PrepareContext),
                 *(pipelines.MutateContext, pipelines.NextContext),
                 *(pipelines.Nothing, pipelines.Skipped),
@@ -124,7 +125,7 @@ PAGES = {
             "Raised by handlers: onward.errors": (errors.NeedsApproval, errors.Precondition),
             "In a workflow: onward": (onward.publish,),
             "Operations": (Pipelines, topics.Topics, inputs.Inputs),
-            "Answers": (
+            "Results": (
                 *(pipelines.PipelineInfo, pipelines.HandlerInfo, pipelines.TopicInfo),
                 *(pipelines.EventInfo, pipelines.DeliveryInfo, pipelines.InputInfo),
                 *(pipelines.InputReport, pipelines.InputCounts, pipelines.SkippedInput),
@@ -139,7 +140,7 @@ PAGES = {
     ),
     "testing.md": Page(
         "Reference: testing",
-        "The [guide](../guides/testing.md) shows how to use these. Each group names its module. "
+        "The [guide](../guides/testing.md) shows how to use these. Each heading names the module. "
         "Fixtures of the pytest plugin need no import.",
         {
             "Fixtures of the pytest plugin": (
@@ -186,8 +187,8 @@ ACTORS = {
 }
 
 ERRORS_HEAD = """Every error that Onward raises deliberately is an `onward.errors.OnwardError` and
-has a stable `code`. Its message says what failed, why, and what to do. The groups say who must
-act. Import these types from `onward.errors`.
+has a stable `code`. Its message says what failed, why, and what to do. The errors
+are grouped by what you must do. Import these types from `onward.errors`.
 
 The errors that *your* code raises in steps (`Retryable`, `Fatal`, `NotApplied`), and `StepFailed`,
 are in [workflows](workflows.md#errors-in-steps). The guide on [errors](../guides/errors.md) shows

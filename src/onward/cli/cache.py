@@ -51,7 +51,7 @@ async def list_cache(
 @click.option("--key", metavar="KEY", help="Only the result with this key.")
 @click.option("--step", metavar="NAME", help="Only results of this step.")
 @click.option("--version", metavar="TEXT", help="Only results of this version.")
-@click.option("--all", "every", is_flag=True, help="All cached results.")
+@click.option("--all", "every", is_flag=True, help="Delete all cached results.")
 async def purge(
     context: CommandContext,
     *,
@@ -62,7 +62,7 @@ async def purge(
 ) -> int:
     """Delete cached results.
 
-    The next call executes the step again. Runs that have read a result keep it.
+    The next call executes the step again. Runs that have already read a result keep it.
     """
     if not (every or key or step or version):
         raise click.UsageError("Pass --key, --step, --version or --all.")

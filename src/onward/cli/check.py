@@ -49,7 +49,7 @@ def add_check(root: click.Group) -> None:
 
         Imports MODULE as `onward worker` does and replays the histories of its open runs. Nothing
         is written and no step is executed: a replay ends at the first call that has no recorded
-        result. Run it in the folder that contains the new code, before you deploy.
+        result. Run the command in the folder that contains the new code, before you deploy.
 
         Exits with 1 if a run would be paused or fail. For each such run, it prints the recorded
         call, the call that the code makes now, its line, and the arguments of both.

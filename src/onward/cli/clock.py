@@ -37,19 +37,20 @@ def add_clock(root: click.Group) -> None:
         help="Let the time skipped when the clock was set forward count toward waits.",
     )
     async def clock(context: CommandContext, *, reset: bool, retime: bool, accept: bool) -> int:
-        """Compare the store's time with this machine's.
+        """Compare the store's time with this machine's clock.
 
         The time of a SQLite file never goes back by itself: if this machine's clock was ahead for a
         moment, the file's time stays ahead and runs at half speed until the clock catches up. Make
-        sure that this machine's clock is right, then use --reset. It is safe while workers run.
+        sure that this machine's clock is right, then use --reset. You can do this while workers are
+        running.
 
         Timers keep their due times: a timer that was set while the time was ahead fires late. When
         the time is right again, --retime restarts such timers and delayed starts: each waits its
         full duration from now. Fixed times (sleep_until, at) and deadlines do not change.
 
-        When the clock is set forward while workers run, waits keep their length, so their due times
-        move. If the skipped time really passed, for example because a virtual machine was paused,
-        use --accept: waits then end when they were originally due.
+        When the clock is set forward while workers are running, waits keep their length, so their
+        due times move. If the skipped time really passed, for example because a virtual machine was
+        paused, use --accept: waits then end when they were originally due.
         """
         if accept:
             return await _accept(context)

@@ -34,8 +34,8 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 def dead() -> None:
     """List, replay and discard failed runs.
 
-    A dead letter is a run that failed or timed out, and was neither retried nor discarded. To
-    act on many at once, use `onward runs retry` and `onward runs discard` with filters.
+    A dead letter is a run that failed or timed out, and was neither retried nor discarded. To act
+    on many runs at once, use `onward runs retry` and `onward runs discard` with filters.
     """
 
 
@@ -64,7 +64,7 @@ async def list_dead(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """List failed runs that await a decision.
 
-    Newest first. --error takes the type of the error with or without its module.
+    The newest runs come first. --error takes the type of the error, with or without its module.
     """
     after = None if since is None else await context.engine.now() - duration(since)
     query = RunQuery(
@@ -91,8 +91,9 @@ async def groups(
 ) -> int:
     """Group failed runs by error type and failed call.
 
-    Largest group first. TIMELINE shows when they failed: it divides the time from the first
-    failure, or from --since, until now into --parts. At most 1,000 runs are counted per group.
+    The largest group comes first. TIMELINE shows when the runs failed: it divides the time from the
+    first failure, or from --since, until now into --parts. At most 1,000 runs are counted per
+    group.
     """
     length = None if since is None else duration(since)
     found = await context.engine.failure_groups(FailurePeriod(name, length, parts))
@@ -143,9 +144,9 @@ async def replay(context: CommandContext, *, ids: tuple[str, ...], force: bool) 
 async def discard(
     context: CommandContext, *, ids: tuple[str, ...], reason: str, by: str | None
 ) -> int:
-    """Discard dead letters: they stay failed.
+    """Discard dead letters, which stay failed.
 
-    A discarded run is kept with its history, and no longer listed here. Exits with 1 if a run is
+    A discarded run is kept with its history, but is no longer listed here. Exits with 1 if a run is
     not a dead letter.
     """
     return await discard_each(context, ids, reason, by)

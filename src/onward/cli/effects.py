@@ -49,7 +49,7 @@ def _word(context: click.Context, parameter: click.Parameter, given: str) -> str
 
 @group
 def effects() -> None:
-    """List effects that await your decision, and decide."""
+    """List effects that await your decision, and decide on them."""
 
 
 _reason = click.option("--reason", required=True, metavar="TEXT", help="Recorded with the verdict.")
@@ -81,7 +81,7 @@ async def list_effects(
 ) -> int:
     """List effects that are not settled.
 
-    These effects wait for a decision, for their next send, or for the reply to a call.
+    These effects are waiting for a decision, for their next send, or for the reply to a call.
     """
     ledger = context.app.effects
     if after:
@@ -103,10 +103,10 @@ async def list_effects(
 @command(effects, "show", example="onward effects show 3f2a9c")
 @click.argument("effect_id", metavar="ID")
 async def show(context: CommandContext, *, effect_id: str) -> int:
-    """Show an effect, and the verdicts that are possible.
+    """Show an effect and its possible verdicts.
 
     Prints the arguments, why the outcome is unknown, every send and every answer of the reconciler,
-    when the effect is sent or reconciled again, and the command for each verdict.
+    when the effect will be sent or reconciled again, and the command for each verdict.
     """
     info = await context.engine.find_effect(effect_id)
     choices = await context.app.effects.choices(info.id)
@@ -154,7 +154,7 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     """Decide on an uncertain effect.
 
     Its run continues with your verdict. applied: the effect happened and returned --result.
-    not_applied: it did not happen, and is sent again. skip: the run continues without it.
+    not_applied: it did not happen, and is sent again. skip: the run continues without the effect.
     ask_again: Onward calls the reconciler or, without one, resends the effect if its key is still
     valid.
     """
@@ -189,7 +189,7 @@ async def approve(
 ) -> int:
     """Approve a planned effect.
 
-    It is sent with exactly the arguments that `show` prints.
+    The effect is sent with exactly the arguments that `show` prints.
     """
     info = await context.engine.find_effect(effect_id)
     after = await context.app.effects.approve(info.id, reason=reason, version=version, by=by)
@@ -206,7 +206,7 @@ async def reject(
 ) -> int:
     """Reject a planned effect.
 
-    It is never sent; its run gets NotApplied.
+    The effect is never sent, and its run gets NotApplied.
     """
     info = await context.engine.find_effect(effect_id)
     after = await context.app.effects.reject(info.id, reason=reason, version=version, by=by)

@@ -123,8 +123,8 @@ async def skip(context: CommandContext, *, ids: tuple[str, ...], reason: str) ->
     """Skip inputs, so that nothing new starts because of them.
 
     Pending events are skipped, and runs that have not sent their effect are cancelled. Runs that
-    have sent their effect complete, and consumed events stay consumed. The exit status is 1 if
-    nothing was left to skip.
+    have sent their effect complete, and consumed events stay consumed. Exits with 1 if nothing was
+    left to skip.
     """
 
     async def one(input_id: str) -> bool:

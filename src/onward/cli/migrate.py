@@ -27,8 +27,8 @@ def add_migrate(root: click.Group) -> None:
 
         An App does this when it is opened, if its database role is allowed to. Use this command if
         your web app and workers connect as a role that may not create tables: run it with an
-        address whose role owns the schema, before you start the new version. It is safe while
-        workers of the previous version run.
+        address whose role owns the schema, before you start the new version. You can do this while
+        workers of the previous version are running.
         """
         url = load(given.flags, os.environ, Path.cwd()).db
         act = migration.plan_migration if dry_run else migration.migrate

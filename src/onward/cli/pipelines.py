@@ -80,7 +80,7 @@ async def show_pipeline(context: CommandContext, *, name: str) -> int:
 
 @command(pipelines, "trigger", example="onward pipelines trigger mail-to-sheet --producer poll")
 @click.argument("name", metavar="NAME")
-@click.option("--producer", metavar="NAME", help="One producer; by default all of them.")
+@click.option("--producer", metavar="NAME", help="One producer; by default, all producers.")
 async def trigger(context: CommandContext, *, name: str, producer: str | None) -> int:
     """Run producers of a pipeline as soon as possible.
 
@@ -95,9 +95,9 @@ async def trigger(context: CommandContext, *, name: str, producer: str | None) -
 @_some
 @_all
 async def pause(context: CommandContext, *, names: tuple[str, ...], everything: bool) -> int:
-    """Pause pipelines: they start no more runs.
+    """Pause pipelines, so that they start no more runs.
 
-    Open runs continue. Events are still published, but wait.
+    Open runs continue. Events are still published, but wait until the pipeline is resumed.
     """
 
     async def one(name: str | None) -> str:

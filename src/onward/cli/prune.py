@@ -44,14 +44,14 @@ def add_prune(root: click.Group) -> None:
     ) -> int:
         """Delete runs that ended long ago.
 
-        Workers do this themselves, as set by App(retention=...). Use this command to delete more,
-        or when no worker is running. Workers can keep running.
+        Workers do this themselves, as configured by App(retention=...). Use this command to delete
+        more runs, or when no worker is running. You can also use it while workers are running.
 
-        Without --older-than, runs are kept as long as the setting `retention` says: in
-        ONWARD_RETENTION or onward.toml, such as "succeeded=7d failed=30d". Without that setting,
-        runs that succeeded or were cancelled are kept for 7 days, and others for 30 days.
+        Without --older-than, the setting `retention` in ONWARD_RETENTION or onward.toml, such as
+        "succeeded=7d failed=30d", says how long runs are kept. Without that setting, runs that
+        succeeded or were cancelled are kept for 7 days, and others for 30 days.
 
-        Runs with effects that are not settled are kept, and so are runs that others still need:
+        Runs with effects that are not settled are kept, and so are runs that other runs still need:
         those with open children, and those that an existing run retries or was forked from.
 
         Expired rows are also deleted: old slots of schedules, results in the cache,

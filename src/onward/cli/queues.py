@@ -18,7 +18,7 @@ HEAD = ("KIND", "NAME", "LIMIT", "RATE", "IN USE", "READY", "WEIGHT", "STATE")
 
 @group
 def queues() -> None:
-    """Limit, pause and list queues, workflows and keys."""
+    """List, limit and pause queues, workflows and keys."""
 
 
 _queue = click.argument("queue", required=False)
@@ -53,7 +53,7 @@ async def list_queues(context: CommandContext) -> int:
     help="Which runs MAX counts: running ones, or all from their first claim to their end.",
 )
 @click.option(
-    "--weight", type=click.IntRange(1, 1000), help="The share that a key gets of its queue."
+    "--weight", type=click.IntRange(1, 1000), help="The share of the queue that a key gets."
 )
 async def limit(  # noqa: PLR0913 - each is an option of the command
     context: CommandContext,

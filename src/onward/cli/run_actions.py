@@ -29,7 +29,7 @@ _ENDED = ["failed", "timed_out", "cancelled", "paused"]
 @bulk.in_bulk(failures=False)
 @click.option("--state", type=click.Choice(_OPEN), help="Only runs in this state.")
 @click.option("--force", is_flag=True, help="End the run at once, without cleanup.")
-@click.option("--grace", metavar="TIME", help="How long cleanup may take; a minute by default.")
+@click.option("--grace", metavar="TIME", help="How long cleanup may take; by default, a minute.")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended.")
 @click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 30s.")
 async def cancel(
@@ -142,7 +142,7 @@ async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool, *
 
     A new run under the same id continues from the call that failed. Filters start a bulk action on
     dead letters. Exits with 1 if a run has not failed, or if it sent effects because of its error:
-    these may have undone its earlier work.
+    these effects may have undone its earlier work.
     """
     choice = bulk.BulkChoice(ids, asked)
     if choice.is_bulk:
@@ -167,7 +167,7 @@ async def discard(
 ) -> int:
     """Discard dead letters, given by their ids or by filters.
 
-    They stay failed, and `onward dead list` no longer lists them. Filters start a bulk action.
+    The runs stay failed, and `onward dead list` no longer lists them. Filters start a bulk action.
     Exits with 1 if a run is not a dead letter.
     """
     choice = bulk.BulkChoice(ids, asked)

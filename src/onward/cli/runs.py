@@ -90,9 +90,10 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """List runs that were started by clients.
 
-    Newest first. --all, --root and --parent also list children, routed steps and map chunks. If no
-    live worker can take a run, the reason is shown next to its state. A run that was retried,
-    forked or continued under the same id shows the uid of the new run; --state leaves it out.
+    The newest runs come first. --all, --root and --parent also list children, routed steps and map
+    chunks. If no live worker can take a run, the reason is shown next to its state. A run that was
+    retried, forked or continued under the same id shows the uid of the new run; with --state, it is
+    left out.
     """
     query = RunQuery(name, state, queue, tag=tag, children=every)
     found = await context.engine.list_runs(
@@ -134,9 +135,10 @@ async def _note_left_out(context: CommandContext, query: RunQuery) -> None:
 @command(runs, "show", example="onward runs show order-7")
 @_id
 async def show(context: CommandContext, *, run_id: str) -> int:
-    """Show a run: its state, what it waits for, and its history.
+    """Show a run: its state, its history, and what it waits for.
 
-    Includes the traceback of its error, and the signals that it has received but not read.
+    The output includes the traceback of its error, and the signals that it has received but not
+    read.
     """
     await print_run(context, (await context.engine.find(run_id, changes=False)).uid)
     return DONE
@@ -213,7 +215,9 @@ async def fork(
 @click.argument("value", required=False)
 @click.option("--text", metavar="TEXT", help="Send this text, even if it looks like JSON.")
 @click.option("--json-value", metavar="JSON", help="Send this JSON; fail if it is not valid.")
-@click.option("--message-id", metavar="ID", help="Signals with the same id are delivered once.")
+@click.option(
+    "--message-id", metavar="ID", help="Signals with the same id are delivered only once."
+)
 async def signal(  # noqa: PLR0913 - each is an option of the command
     context: CommandContext,
     *,

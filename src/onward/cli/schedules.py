@@ -48,8 +48,13 @@ _names = click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def _settings(work: Any) -> Any:
     """Give a command the settings of a schedule as options."""
     for option in (
-        click.option("--max-catch-up", type=int, metavar="N", help="Maximum for --catch-up all."),
-        click.option("--jitter", metavar="TIME", help="Delay each run by up to this much."),
+        click.option(
+            "--max-catch-up",
+            type=int,
+            metavar="N",
+            help="The maximum number of slots that get a run, with --catch-up all.",
+        ),
+        click.option("--jitter", metavar="TIME", help="The maximum delay of each run."),
         click.option(
             "--catch-up",
             type=click.Choice([word.value for word in CatchUp]),
@@ -90,7 +95,7 @@ def _settings(work: Any) -> Any:
 async def list_schedules(context: CommandContext) -> int:
     """List schedules, with their next slots.
 
-    A note says if a schedule is broken, has a slot that waits for an open run, or is no longer
+    A note says if a schedule is broken, has a slot that is waiting for an open run, or is no longer
     declared by the code of any live worker.
     """
     found = await context.app.schedules.list()
@@ -134,7 +139,7 @@ async def preview(context: CommandContext, *, name: str, count: int, after: str 
 async def slots(context: CommandContext, *, name: str, limit: int) -> int:
     """List past slots with their dispositions.
 
-    Newest first, with the run of each slot and its lateness.
+    The newest slots come first, each with its run and its lateness.
     """
     found = await context.app.schedules.slots(name, limit)
     rows = [slot_row(slot) for slot in found]
@@ -168,7 +173,7 @@ async def create(
 ) -> int:
     """Create a schedule for a workflow.
 
-    Pass --cron or --every. Pass the arguments of its runs by name: --arg region=EU.
+    Pass --cron or --every. Pass the arguments of the runs by name: --arg region=EU.
     """
     if module is not None:
         import_module(module)
@@ -219,9 +224,9 @@ async def update(
 @command(schedules, "pause", example="onward schedules pause nightly")
 @_names
 async def pause(context: CommandContext, *, names: tuple[str, ...]) -> int:
-    """Pause schedules: they start no more runs.
+    """Pause schedules, so that they start no more runs.
 
-    Open runs continue. The slots that pass are recorded as paused.
+    Open runs continue. Slots that pass in the meantime are recorded as paused.
     """
     return await _change_each(context, names, context.app.schedules.pause)
 
@@ -260,9 +265,9 @@ async def backfill(
 ) -> int:
     """Start runs for past slots that have none.
 
-    Covers slots from START up to, but not including, END. Both need a time zone: 2026-11-01T00:00Z.
-    All runs start at once, regardless of the overlap rule. Slots that have a run are left out, so
-    you can repeat the command.
+    Covers slots from START up to, but not including, END. Both need a time zone, as in
+    2026-11-01T00:00Z. All runs start at once, regardless of the overlap rule. Slots that have a run
+    are left out, so you can repeat the command.
     """
     begin, before = _time("START", start), _time("END", end)
     found = await context.app.schedules.backfill(name, begin, before, dry_run)

@@ -61,9 +61,9 @@ def add_server(root: click.Group) -> None:
     def server(given: Given, log_level: str | None, **options: Any) -> int:
         """Serve remote apps and workers until SIGTERM or Ctrl-C.
 
-        They connect with App("onward://HOST:PORT"). The server also does the database maintenance:
-        deadlines, schedules and retention. Any number of servers can share a Postgres database;
-        workers reconnect to any of them, and keep their runs when one is stopped.
+        Apps and workers connect with App("onward://HOST:PORT"). The server also does the database
+        maintenance: deadlines, schedules and retention. Any number of servers can share a Postgres
+        database; workers reconnect to any of them, and keep their runs when one is stopped.
 
         Without API keys, the server listens only on the loopback interface, and every process on
         the machine has full access. Once there is a key (onward keys create), every call needs one.

@@ -59,9 +59,9 @@ def add_why(root: click.Group) -> None:
     @command(root, "why", example="onward why order-7")
     @click.argument("run_id", metavar="ID")
     async def why(context: CommandContext, *, run_id: str) -> int:
-        """Show why a run does not proceed, and what to do next.
+        """Show why a run is not proceeding, and what to do next.
 
-        If the run waits for other runs, this includes their reasons.
+        If the run is waiting for other runs, their reasons are also shown.
         """
         key = await context.engine.find(run_id, changes=False)
         blockers = await context.engine.why(key.id)

@@ -63,7 +63,7 @@ async def peek(
 ) -> int:
     """Show the oldest pending events of a topic, or events by id.
 
-    Nothing is reserved. The exit status is 1 if there is no such event.
+    No event is reserved. Exits with 1 if there is no such event.
     """
     found = await context.app.topics.peek(topic, limit=limit, ids=ids or None, consumer=consumer)
     rows = [_event_row(event) for event in found]
@@ -95,7 +95,7 @@ async def replay(
 ) -> int:
     """Make consumers handle consumed or skipped events again.
 
-    Their effects are sent again. The exit status is 1 if none of the events was consumed or
+    Consumers also send their effects again. Exits with 1 if none of the events was consumed or
     skipped.
     """
     count = await context.app.topics.replay(topic, ids, consumer=consumer)
@@ -115,10 +115,10 @@ async def skip(
     reason: str,
     consumer: str | None,
 ) -> int:
-    """Skip pending events, so that they are not handled.
+    """Skip pending events, so that no consumer handles them.
 
-    An event that a run has reserved is not skipped; cancel the run first. The exit status is 1 if
-    no event was pending.
+    An event that a run has reserved is not skipped; cancel the run first. Exits with 1 if no event
+    was pending.
     """
     count = await context.app.topics.skip(topic, ids, reason=reason, consumer=consumer)
     return _told(context, topic, "skipped", count, "skipped")

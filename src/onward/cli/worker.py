@@ -113,9 +113,9 @@ def add_worker(root: click.Group) -> None:
     ) -> int:
         """Execute the runs of your App until SIGTERM or Ctrl-C.
 
-        MODULE is imported from the current folder. APP is the name of an App in it: by default
-        `app`, or the only App there is. The worker executes all workflows that the module defines
-        or imports, and creates the schedules at its top level. The store is the one that the App
+        MODULE is imported from the current folder. APP is the name of an App in the module; by
+        default, `app` or the only App. The worker executes all workflows that the module defines or
+        imports, and creates the schedules at its top level. The store is the one that the App
         names. Only --db and --namespace override it; the environment and the settings file do not.
 
         After the first SIGTERM or Ctrl-C, the worker takes no more runs and waits up to --drain for

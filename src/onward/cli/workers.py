@@ -29,10 +29,10 @@ def workers() -> None:
 @command(workers, "list", example="onward workers list")
 @click.option("--all", "gone", is_flag=True, help="Include workers that left within the last day.")
 async def list_workers(context: CommandContext, *, gone: bool) -> int:
-    """List workers: what they serve, and how many runs they have.
+    """List workers, what they serve, and how many runs they have.
 
-    Newest first. A worker is dead if it has not renewed its lease in time; other workers continue
-    its runs.
+    The newest workers come first. A worker is dead if it has not renewed its lease in time; other
+    workers continue its runs.
     """
     found = await context.engine.list_workers(gone=gone)
     context.out.things([asdict(worker) for worker in found], HEAD, [_row(each) for each in found])
@@ -46,7 +46,7 @@ async def list_workers(context: CommandContext, *, gone: bool) -> int:
 async def drain(context: CommandContext, *, ids: tuple[str, ...]) -> int:
     """Stop workers after their steps in progress have finished.
 
-    A worker notices within about a second. It waits for steps in progress up to its --drain,
+    A worker notices within about a second. It waits up to its --drain for steps in progress,
     releases its runs, and exits with 0. This command exits with 1 if a worker has already left.
     """
     known = [worker.id for worker in await context.engine.list_workers(gone=True)]

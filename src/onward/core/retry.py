@@ -24,7 +24,7 @@ ErrorName: TypeAlias = type[BaseException] | str
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A retry policy: how many times to try, and how long to wait in between.
+    """A retry policy: how many times to try, and how long to wait between attempts.
 
     Args:
         attempts: The maximum number of attempts, including the first; None means no limit.
@@ -33,7 +33,7 @@ class Retry:
         max_delay: The longest wait.
         jitter: The maximum random extension of a wait, as a fraction of its length. Waits are never
             shortened.
-        only: The errors to retry, as types or names; by default all of them.
+        only: The errors to retry, as types or names; by default all errors.
         never: The errors not to retry.
         within: How long all attempts together may take.
 

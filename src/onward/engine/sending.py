@@ -41,7 +41,7 @@ async def signal(
 
 
 class Cancelling(StrEnum):
-    """The result of a cancel; it is true if the run was still open."""
+    """The result of a cancellation; it is true if the run was still open."""
 
     ACCEPTED = "accepted"
     TOO_LATE = "too_late"

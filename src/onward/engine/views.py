@@ -24,14 +24,14 @@ class RunInfo:
         state: ready, running, waiting, paused, succeeded, failed, cancelled or timed_out.
         reason: Why it is in this state, such as `logic` if its code raised an error.
         phase: The phase of a consumer or producer.
-        attempt: Which attempt of the run it is.
+        attempt: The number of the current attempt.
         queue: Its queue.
         tags: Its tags.
         parent: The uid of the run that started it.
         created_at: When it was created.
         started_at: When a worker first took it.
         finished_at: When it ended.
-        due: When it continues by itself, if it waits for a point in time.
+        due: When it continues by itself, if it is waiting for a point in time.
         progress: The last value that its code passed to `current().progress`.
         attributes: The attributes that its code set.
         error: Why it ended without a result, or why it is paused.
@@ -45,8 +45,8 @@ class RunInfo:
         scheduled_at: When it was scheduled to start.
         deadline: When it is cancelled, if it has not ended by then.
         held_by: The ids of the paused runs that hold it: itself, or runs that it belongs to.
-        worker: The id of the worker that has it.
-        crashes: How many workers in a row have died while they executed it. When the run makes
+        worker: The id of the worker that owns it.
+        crashes: How many workers in a row have died while executing it. When the run makes
             progress, the count is reset to 0.
         parent_id: The id of the run that started it.
         follows_id: The id of the run that it follows.
@@ -55,9 +55,9 @@ class RunInfo:
         error_type: The type of the error that ended it, with its module unless it is built in; the
             reason, such as `deadline`, if there was no error.
         failed_step: The name of the step, effect or child whose error ended it.
-        discarded: Who discarded it as a dead letter, when and why.
-        diverged_at: The recorded call that the code does not match, or the arguments of the run, if
-            the run is paused for this reason.
+        discarded: Who discarded it as a dead letter, and when and why.
+        diverged_at: What the code does not match, if the run is paused for this reason: a recorded
+            call, or the arguments of the run.
 
     Example:
         >>> import asyncio
@@ -132,7 +132,7 @@ class Discard:
     Attributes:
         at: When it was made.
         by: Who made it.
-        reason: Why.
+        reason: Why it was made.
     """
 
     at: datetime
@@ -148,13 +148,14 @@ class FailureGroup:
         name: The name of the workflow.
         error_type: The type of the error, or the reason if the runs ended without an error.
         failed_step: The name of the call whose error ended them; None if the body raised it.
-        count: How many there are, counted up to a limit.
-        is_capped: Whether there are more than that.
+        count: The number of dead letters, counted up to a limit.
+        is_capped: Whether there are more dead letters than that.
         first_at: When the first of them failed.
         last_at: When the last of them failed.
         last_run: The id of the run that failed last.
         last_error: The error of that run.
-        timeline: How many failed in each of the equal parts of the time from `since` to now.
+        timeline: How many of them failed in each of the equal parts of the period from `since`
+            until now.
     """
 
     name: str
@@ -197,7 +198,7 @@ class ErrorInfo:
     """A recorded error that user code raised; `str()` returns its type and message.
 
     Attributes:
-        type: The name of its type, with the module unless it is built in.
+        type: The name of its type, with the module unless the type is built in.
         message: Its message.
         traceback: Its frames, innermost last.
         text: Its type and message; for an exception group, the types and messages of its first
@@ -223,24 +224,24 @@ class ErrorInfo:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """A record of a run's history: a call and its outcome, or a note.
+    """A record in a run's history: a call and its outcome, or a note.
 
     Attributes:
-        seq: Its position; None while it is open, and for notes.
-        identity: Identifies the call by its branch, its name, and its number among the calls with
-            that name.
+        seq: Its position in the history; None for notes, and while the call is open.
+        identity: The identity of the call: its branch, its name, and its number among the calls
+            with that name.
         kind: The kind: step, effect, timer, signal, child, cancel, note and others.
         name: The name of the step, signal or workflow.
         state: open, succeeded, failed or cancelled.
         attempt: The number of the attempt; for an effect, the number of sends.
-        version: The version of the code that made it.
+        version: The version of the code that made the call.
         value: The result, or other data of the record.
-        error: The error that it raised.
+        error: The error that the call raised.
         due: When a timer fires, or when the next attempt after a failed one starts.
         message: The number of the inbox message that ended the wait.
         args_hash: The fingerprint of the arguments.
         opened_at: When the attempt began.
-        closed_at: When it ended.
+        closed_at: When the attempt ended.
         arguments: The arguments by parameter name, without those that equal their defaults; None
             if they are not stored.
 
@@ -303,7 +304,7 @@ class PendingSignal:
 
     Attributes:
         name: Its name.
-        value: What was sent.
+        value: The value that was sent.
         sent_at: When it was sent.
     """
 
@@ -349,17 +350,17 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A reason why a run does not proceed.
+    """A reason why a run is not proceeding.
 
     Attributes:
-        kind: paused, divergence, approval, verdict, effect (Onward sends it again, or asks its
+        kind: paused, divergence, approval, verdict, effect (Onward will send it again, or ask its
             reconciler again), limit, slots (all workers are busy), delay (it has not started yet),
             worker (no live worker can take it), takeover (its worker is gone, and another worker
-            will continue it), lease (its worker is late to renew its lease), or the kind of the
-            call that it waits for: signal, timer, child, step.
+            will continue it), lease (its worker is late in renewing its lease), or the kind of call
+            that it is waiting for: signal, timer, child or step.
         text: The reason as text.
-        next: What to do next: a command, or advice.
-        error: The error that paused the run, if there was one. `str()` adds it to the text.
+        next: What to do next, as a command or advice.
+        error: The error that paused the run, if any. `str()` of the blocker includes it.
 
     Example:
         >>> import asyncio
@@ -421,36 +422,36 @@ class EffectInfo:
     """An effect as recorded in the ledger.
 
     Attributes:
-        id: The key of the effect: it identifies the effect in `resolve`, and the receiver gets it.
+        id: The key of the effect, which identifies it in `resolve` and which the receiver gets.
         run: The id of its run.
         state: planned, in_flight, applied, failed, needs_reconcile, indeterminate, skipped or
-            withdrawn (its run was cancelled, or ended, before it was sent).
+            withdrawn (its run was cancelled or ended before the effect was sent).
         arguments: The arguments that were or will be sent, as plain data.
         attempt: How many times the current run has sent it.
         tries: The maximum number of sends; None means that there is no limit.
-        asks: How many times the reconciler has answered since the last send, except `NotApplied`
-            answers that came too early to count.
+        asks: How many times the reconciler has answered since the last send, not counting
+            `NotApplied` answers that came too early.
         why: Why it is uncertain or did not happen, or why its result could not be stored.
         sent_at: The latest time at which the last send may have happened.
         judged_from: The time from which "not applied" is accepted. Before that, a frozen worker may
-            still send.
-        known_until: When the receiver forgets the key, if it deduplicates by key. An uncertain
-            effect is sent again only if the call arrives before this time.
-        asked_at: When Onward sends it again, or asks the reconciler again.
+            still send the effect.
+        known_until: When the receiver forgets the key, if the receiver deduplicates by key. An
+            uncertain effect is sent again only if the call would arrive before this time.
+        asked_at: When Onward will send it again, or ask the reconciler again.
         can_be_asked: Whether it has a reconciler.
-        version: Increases with every change. Pass it with a verdict to make sure that nothing has
-            changed.
-        waits_for: What it waits for: "approval", "verdict", "reconciler" (the next lookup),
-            "reply" (to a call in flight), "send" (the first one) or "next send". None if it is
+        version: A number that increases with every change. Pass it with a verdict to make sure that
+            nothing has changed.
+        waits_for: What it is waiting for: "approval", "verdict", "reconciler" (the next lookup),
+            "reply" (to a call in flight), "send" (the first send) or "next send". None if it is
             settled.
-        returns: The annotation of its result and the kind of JSON that it is stored as: `Charge:
-            object`.
-        settled_by: How it was settled: by the handler, the reconciler, or an operator, whose name
-            is in `decided_by`. None if it is not settled, or was withdrawn.
+        returns: The annotation of its result and the kind of JSON that it is stored as, such as
+            `Charge: object`.
+        settled_by: What settled it: the handler, the reconciler, or an operator, whose name is in
+            `decided_by`. None if it is not settled, or was withdrawn.
         reconciler: The name of its reconciler, if it has one.
         attempts: All sends and all answers of the reconciler, oldest first; if there are more than
             50, the latest 50.
-        title: What the code calls it: the title of a consumer's preparation, or its name.
+        title: The title that a consumer's `prepare` returned, or else the name of the effect.
     """
 
     id: str

@@ -23,21 +23,23 @@ class WorkerInfo:
     """A worker that uses the store.
 
     Attributes:
-        id: Its id. It gets a new id whenever its process starts and after it has lost its lease.
+        id: Its id. A worker gets a new id whenever its process starts, and after it has lost its
+            lease.
         state: alive, draining (alive, but it takes no more runs), dead (it has not renewed its
             lease in time) or left.
         host: The machine that it runs on.
-        pid: Its process.
+        pid: The id of its process.
         version: The version of its App, if runs are pinned to it.
         queues: The queues whose runs it takes.
         tags: Its tags.
         workflows: The workflows that it knows.
         slots: How many runs may execute at a time.
-        running: How many runs it has.
-        draining: Whether it takes no more runs, after a signal or because an operator drained it.
+        running: How many runs it is executing.
+        draining: Whether it has stopped taking runs, after a signal or because an operator drained
+            it.
         started_at: When it joined.
         renewed_at: When it last renewed its lease; None if it has none.
-        left_at: When it left, or was found dead.
+        left_at: When it left, or was found to be dead.
 
     Example:
         >>> import asyncio

@@ -10,7 +10,7 @@ from onward.errors.root import UserError, closed
 
 @dataclass(eq=False, repr=False)
 class VerdictRefused(UserError):
-    """A verdict was refused: the effect is settled or has changed, or it is too early."""
+    """A verdict was refused: the effect is settled or has changed, or the verdict is too early."""
 
     code: ClassVar[str] = "verdict_refused"
     effect: str
@@ -37,7 +37,7 @@ class EffectSkipped(UserError):
 
 @dataclass(eq=False, repr=False)
 class TooLate(UserError):
-    """The send window of an effect has closed, so it must no longer be sent."""
+    """The send window of an effect has closed, so the effect must no longer be sent."""
 
     code: ClassVar[str] = "too_late"
     effect: str

@@ -6,12 +6,12 @@ from typing import Any
 
 
 class Retryable(Exception):
-    """Raise this in a step to have it tried again, if its retry policy has attempts left.
+    """Raise this in a step to have the step tried again, if its retry policy has attempts left.
 
     Args:
         message: What happened.
-        after: How long to wait ("30s", seconds, or a timedelta); by default, the delay of the
-            retry policy.
+        after: How long to wait: a string such as "30s", a number of seconds, or a timedelta. By
+            default, the delay of the retry policy.
 
     Example:
         >>> from onward import Retryable, step
@@ -43,7 +43,7 @@ class NotApplied(Exception):
 
     A handler raises it when it knows that the call changed nothing; the effect is then retried
     according to its policy. A reconciler returns or raises it. A workflow body receives it when an
-    effect did not happen and is not retried, or was rejected.
+    effect did not happen and is not retried, or when an operator rejected the effect.
 
     Args:
         message: What happened.
@@ -62,7 +62,7 @@ class NotApplied(Exception):
 
 
 class NeedsApproval(Exception):
-    """Raise this in a pipeline handler that needs a person to grant access, for example to log in.
+    """Raise this in a pipeline handler if a person must grant access, for example by logging in.
 
     The run pauses with the reason `approval`. Resume it when access has been granted.
 
@@ -75,7 +75,7 @@ class NeedsApproval(Exception):
 
 
 class Precondition(Exception):
-    """Raise this in a pipeline handler if it cannot work because something is missing.
+    """Raise this in a pipeline handler if the handler cannot proceed because something is missing.
 
     The run pauses with the reason `precondition`. Resume it when the precondition is met.
 

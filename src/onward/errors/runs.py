@@ -54,7 +54,7 @@ class NoWorker(UserError):
 
 @dataclass(eq=False, repr=False)
 class NoThread(UserError):
-    """A sync function cannot start: code that was cancelled but still runs holds all threads."""
+    """A sync function cannot start: cancelled code that is still running holds all threads."""
 
     code: ClassVar[str] = "no_thread"
     what: str
@@ -131,7 +131,8 @@ class Undone(UserError):
 class WouldResend(UserError):
     """A fork or a retry would resend effects that have happened, or may have happened.
 
-    A retry (`by` is "retry") does so if the run has a child that was forked and sent effects.
+    A retry (`by` is "retry") would do so if the run has a child that was forked and has sent
+    effects.
     """
 
     code: ClassVar[str] = "would_resend"
@@ -155,7 +156,7 @@ class WouldResend(UserError):
 
 @dataclass(eq=False, repr=False)
 class RunFailed(UserError):
-    """The run has no result, because it failed. `__cause__` is the error that it raised, if known.
+    """The run has no result, because it failed. `__cause__` is the run's error, if known.
 
     `happened` is the message without the advice; you can show it to end users.
     """

@@ -39,7 +39,7 @@ class StoreUnusable(UserError):
 
 @dataclass(eq=False, repr=False)
 class SchemaTooNew(UserError):
-    """The database was migrated by a newer Onward than this one."""
+    """The database was migrated by a newer version of Onward than this one."""
 
     code: ClassVar[str] = "schema_too_new"
     where: str
@@ -105,7 +105,7 @@ class InvariantBroken(FieldError):
 
 @dataclass(eq=False, repr=False)
 class Rejected(InvariantBroken):
-    """The database refused a value that Onward should have refused earlier, when it was passed."""
+    """The database refused a value that Onward should have refused earlier, when you passed it."""
 
     code: ClassVar[str] = "rejected"
 

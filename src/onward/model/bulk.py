@@ -32,13 +32,13 @@ class BulkOptions:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A run that a bulk action left as it was.
+    """A run that a bulk action left unchanged.
 
     Attributes:
         id: The id of the run.
         uid: Its uid.
         error: The code of the error, such as `undone`.
-        message: What the error says.
+        message: The message of the error.
         option: The option that overrides the refusal, such as `force`.
     """
 

@@ -67,24 +67,27 @@ NO_WORKER_SECONDS = 5.0
 
 
 class App(RunOperations, PublishOperations):
-    """Starts and controls the runs in a database, and runs workers; open it with `async with`.
+    """Starts and controls the runs in a database, and runs workers. Open it with `async with`.
 
     Args:
-        url: The database: a file name, `":memory:"` or `postgresql://user@host/database`. Or a
-            server in front of one: `onward://host:7170`.
+        url: The address of a database (a file name, `":memory:"` or
+            `postgresql://user@host/database`) or of a server in front of one
+            (`onward://host:7170`).
         namespace: The tenant. An app sees and changes only the runs of its namespace.
-        version: The version of your code, to pin runs to it.
-        key: API key for an onward:// server; by default the one in `ONWARD_KEY`.
-        hints: A Redis address (`redis://host:6379/0`) for notifications between processes.
-            It stores no data and may be down at any time; Onward then finds changes by polling.
+        version: The version of your code, to which runs are pinned.
+        key: The API key for an onward:// server; by default the one in `ONWARD_KEY`.
+        hints: A Redis address (`redis://host:6379/0`) for notifications between processes. Redis
+            stores no data and may be down at any time; Onward then finds changes by polling.
         metrics: Receives counts and durations; see `onward.telemetry.Metrics`.
-        on_attention: Called with an `onward.telemetry.Attention` when a run needs a human.
+        on_attention: A function that is called with an `onward.telemetry.Attention` when a run
+            needs an operator.
         retention: How long the workers of this app keep runs after they end: one duration for all
             runs, or a duration for each final state, such as `{"succeeded": "1d", "failed": None}`.
             None keeps them forever. By default, runs that succeeded or were cancelled are deleted
             after 7 days, and others after 30 days.
-        debug: Raise an error when a workflow body makes a call that is not deterministic, such as
-            `random`, `time` or `open()`. This slows bodies down; use it in development and tests.
+        debug: Whether to raise an error when a workflow body makes a call that is not
+            deterministic, such as `random`, `time` or `open()`. This slows bodies down; use it in
+            development and tests.
         debug_allow: Modules that `debug` does not check, including the calls they make.
 
     Example:
@@ -205,7 +208,7 @@ class App(RunOperations, PublishOperations):
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Start a run and return a handle for it.
 
-        With `workflow.options(id=...)`, a second start returns the first run.
+        With `workflow.options(id=...)`, a second start with the same id returns the first run.
 
         Args:
             workflow: The workflow, or the workflow with options.
@@ -234,7 +237,7 @@ class App(RunOperations, PublishOperations):
         """Start a run, wait for it and return its result.
 
         Raises:
-            NoWorker: no worker serves the run's queue. The run is kept, and starts when a worker
+            NoWorker: no worker serves the run's queue. The run is kept, and starts once a worker
                 serves the queue.
             RunFailed: the run failed; see `Run.result`.
         """
@@ -251,14 +254,15 @@ class App(RunOperations, PublishOperations):
     # --- other ways in ---------------------------------------------------------------------------
 
     def within(self, connection: object) -> Within:
-        """Return a view of this app that starts, signals and publishes in your own transaction.
+        """Return a view of this app that works in your own transaction.
 
-        The runs, signals and events take effect when you commit, together with your rows.
+        Runs that you start, signals that you send and events that you publish take effect when you
+        commit, together with your rows.
 
         Args:
             connection: For Postgres, a connection from asyncpg, psycopg (async) or SQLAlchemy
-                (async connection or session). For a SQLite file, one from sqlite3, aiosqlite or
-                SQLAlchemy.
+                (async connection or session). For a SQLite file, a connection from sqlite3,
+                aiosqlite or SQLAlchemy.
 
         Raises:
             StoreUnusable: Onward does not support this kind of connection.
@@ -310,33 +314,36 @@ class App(RunOperations, PublishOperations):
         """Run a worker while the body of `async with` runs.
 
         If the worker fails, the body is cancelled and the error is raised here. Once the app is
-        open, an unavailable database is not an error: the worker waits until the database is back.
+        open, an unavailable database is not an error: the worker waits until the database is
+        available again.
 
         Args:
             queues: The queues whose runs the worker takes.
             slots: How many runs may execute at the same time; waiting runs do not count.
             threads: How many sync steps may run at the same time.
             tags: The worker takes runs and steps that have one of these tags, or no tags.
-            warm: How many waiting runs to keep in memory; others are replayed when they continue.
+            warm: How many waiting runs to keep in memory; other runs are replayed when they
+                continue.
             workflows: The workflows to execute; by default all workflows of this process, including
                 those that are defined later.
             schedules: The schedules to create when the worker starts; by default those that
                 `@schedule` declares for its workflows. Every worker starts runs of all schedules.
-            pipelines: The pipelines to declare and serve; by default all that this process defines
-                before the worker starts.
-            retry: The retry policy for steps that have none and whose workflow has none.
-            timeout: The timeout for steps that have none.
-            lease: How long its lease lasts without a renewal; after that, other workers take over
-                its runs. On SQLite, they notice at once that a process has ended.
-            drain: How long a worker that stops waits for running steps.
+            pipelines: The pipelines to declare and serve; by default all pipelines that this
+                process defines before the worker starts.
+            retry: The retry policy for steps if neither they nor their workflow set one.
+            timeout: The timeout for steps that do not set their own.
+            lease: How long the worker's lease lasts without a renewal; after that, other workers
+                take over its runs. On SQLite, other workers notice at once that a process has
+                ended.
+            drain: How long the worker waits for running steps when it stops.
             stall: When code has blocked the event loop for this long, other workers can continue
-                this worker's runs, except the run that blocks it.
-            stall_limit: When code has blocked the event loop for this long, the worker gives up
-                that run as well. This counts as a crash of the run; a run fails after five crashes
-                in a row.
+                this worker's runs, except the run that is blocking the loop.
+            stall_limit: When code has blocked the event loop for this long, the worker gives up the
+                blocking run as well. This counts as a crash of the run; a run fails after five
+                crashes in a row.
 
         Raises:
-            BadPipeline: pipelines are not declared correctly; the error lists all problems.
+            BadPipeline: the pipelines are not declared correctly; the error lists all problems.
         """
         declared = declared_schedules(schedules, workflows)
         served = serve(pipelines)

@@ -41,10 +41,10 @@ class BulkRuns(TypedDict, total=False):
         error: The type of the error of a failed run, with or without its module.
         failed_step: The name of the step, effect or child whose error ended a failed run.
         since: Only failed runs that ended at most this long ago, such as "1h".
-        state: The state. By default, all states that the action applies to.
+        state: The state; by default, any state that the action applies to.
         queue: The queue.
         tag: A tag of the run.
-        attributes: Attributes of the run; they have no index.
+        attributes: Attributes of the run, which have no index.
     """
 
     name: str | None
@@ -63,9 +63,10 @@ class BulkAnswer(Generic[H]):
 
     Attributes:
         action: retry, fork, discard, cancel, pause or resume.
-        count: How many runs match, counted up to 10,000, or 1,000 with a filter by attributes.
-        is_capped: Whether there are more than that.
-        sample: The newest of them.
+        count: How many runs match, counted up to 10,000, or up to 1,000 with a filter by
+            attributes.
+        is_capped: Whether more runs than that match.
+        sample: The newest matching runs.
         run: A handle for the bulk action; its result is a `BulkReport`. None for a dry run.
     """
 
@@ -77,11 +78,11 @@ class BulkAnswer(Generic[H]):
 
 
 class Bulk:
-    """Actions on all runs that match a filter, as `app.bulk`.
+    """Actions on all runs that match a filter (`app.bulk`).
 
     An action is itself a run, and any worker can carry it out. It survives crashes, acts on each
-    run once, and can be paused, cancelled and retried. Its `info().progress` shows how much is
-    done. With `dry_run=True`, nothing is started, and the answer says which runs match.
+    run once, and can be paused, cancelled and retried. Its `info().progress` shows how much has
+    been done. With `dry_run=True`, no action is started, and the answer shows which runs match.
 
     Example:
         >>> import asyncio
@@ -127,10 +128,10 @@ class Bulk:
 
         Args:
             dry_run: Whether to only report which runs match.
-            force: Whether to retry runs that sent effects because of their error.
+            force: Whether to retry runs even if they sent effects because of their error.
             id: An id for the action; a second call with the same id and filters returns the first
                 action.
-            **runs: Which runs; see `BulkRuns`.
+            **runs: The filters; see `BulkRuns`.
         """
         options = BulkOptions(force=force)
         return await self._start(BulkAction.RETRY, options, runs, dry_run, id)
@@ -151,7 +152,7 @@ class Bulk:
             step: The name of the step to fork from; None keeps the whole history.
             resend: Whether effects that happened, or may have happened, may be sent again.
             id: An id for the bulk action.
-            **runs: Which runs; see `BulkRuns`.
+            **runs: The filters; see `BulkRuns`.
         """
         options = BulkOptions(step=step, resend=resend)
         return await self._start(BulkAction.FORK, options, runs, dry_run, id)
@@ -172,7 +173,7 @@ class Bulk:
             reason: The reason, which is recorded with each run.
             by: The name of the operator; by default the user of this process.
             id: An id for the bulk action.
-            **runs: Which runs; see `BulkRuns`.
+            **runs: The filters; see `BulkRuns`.
         """
         options = BulkOptions(reason=reason, by=by or this_user())
         return await self._start(BulkAction.DISCARD, options, runs, dry_run, id)
@@ -190,10 +191,10 @@ class Bulk:
 
         Args:
             dry_run: Whether to only report which runs match.
-            force: Whether to end them at once, without cleanup.
+            force: Whether to end the runs at once, without cleanup.
             grace: How long cleanup may take.
             id: An id for the bulk action.
-            **runs: Which runs; see `BulkRuns`.
+            **runs: The filters; see `BulkRuns`.
         """
         options = BulkOptions(force=force, grace=None if grace is None else duration(grace))
         return await self._start(BulkAction.CANCEL, options, runs, dry_run, id)

@@ -79,11 +79,11 @@ class BulkReport:
 
     Attributes:
         action: retry, fork, discard, cancel, pause or resume.
-        total: How many runs matched when it was started, counted up to a limit.
+        total: How many runs matched when the action was started, counted up to a limit.
         done: How many runs it has acted on.
-        refused: How many runs it left as they were.
-        by_error: How many of these were refused because of each error.
-        refusals: The first 1,000 of them, with the option that overrides the refusal.
+        refused: How many runs it left unchanged.
+        by_error: How many runs were refused, by error code.
+        refusals: The first 1,000 refusals, each with the option that overrides it.
     """
 
     action: str

@@ -17,7 +17,7 @@ __all__ = ["Cache", "CacheEntry"]
 
 
 class Cache:
-    """The result cache of an app, as `app.cache`; `@step(cache="1h")` fills it.
+    """The result cache of an app (`app.cache`). Steps with a `cache` option fill it.
 
     Example:
         >>> import asyncio
@@ -56,7 +56,7 @@ class Cache:
         limit: int = 100,
         after: str = "",
     ) -> Entries:
-        """Return results that have not expired, in the order of their keys, without their values.
+        """Return results that have not expired, sorted by key, without their values.
 
         Args:
             step: Only results of this step.
@@ -74,15 +74,16 @@ class Cache:
         version: str | None = None,
         all: bool = False,  # noqa: A002 - it is the user's word
     ) -> int:
-        """Delete results, so that the next call does its work again; return how many were deleted.
+        """Delete results, and return how many were deleted.
 
-        Runs that have read a result keep it. Workers delete expired results by themselves.
+        The next call executes its step again. Runs that have read a result keep it. Workers delete
+        expired results by themselves.
 
         Args:
             key: Only the result with this key.
             step: Only results of this step.
             version: Only results of this version.
-            all: Delete everything in the namespace.
+            all: Whether to delete all results of the namespace.
 
         Raises:
             BadInput: neither a filter nor `all` is given.

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Attributes(MutableMapping[str, Any]):
-    """Values by name that a run stores about itself: plain data, shown in `info()`.
+    """Named values that a run stores about itself. They are plain data, and `info()` shows them.
 
-    Values that a step sets are stored together with its result.
+    Values that a step sets are stored together with the result of the step.
     """
 
     def __init__(self, seen: dict[str, Any], note: Callable[[Noted], None]) -> None:
@@ -60,7 +60,10 @@ class Counters(Mapping[str, int | float]):
         self._note = note
 
     def add(self, name: str, count: float = 1) -> None:
-        """Add to a counter; in a step, the count is stored when the step has succeeded."""
+        """Add to a counter.
+
+        In a step, the addition is stored when the step has succeeded.
+        """
         if isinstance(count, bool) or not isinstance(count, int | float):
             raise BadInput(f"count {count!r}", "is not a number", "Add an int or a float")
         encode(count, path=f"counter {name}")  # refuse here what could not be kept
@@ -79,14 +82,14 @@ class Counters(Mapping[str, int | float]):
 
 
 class Current:
-    """The current run, for its body and its steps; `onward.current()` returns it.
+    """The current run, as its body and its steps see it; returned by `onward.current()`.
 
     Attributes:
         id: The id of the run.
-        uid: The unique key of the run; retries and forks have other keys.
+        uid: The unique key of the run; retries and forks have different keys.
         workflow: The name of the workflow.
         queue: The queue of the run.
-        attempt: In a step, the attempt of the step; in a body, the attempt of the run.
+        attempt: In a step, the number of the step's attempt; in a body, that of the run's attempt.
         parent: The uid of the run that started this one, or None.
         root: The uid of the topmost run in its tree.
         step: In a step, the name of the step.
@@ -134,28 +137,28 @@ class Current:
 
     @property
     def deadline(self) -> datetime | None:
-        """When the run is cancelled if it has not ended; None without a deadline."""
+        """When the run is cancelled if it has not ended by then; None if there is no deadline."""
         at = self._run.deadline
         return None if at is None else datetime.fromtimestamp(at / 1_000_000, UTC)
 
     @property
     def why(self) -> str:
-        """What the run waits for, as text."""
+        """What the run is waiting for, as text."""
         waited = () if self._body is None else tuple(self._body.calls.values())
         if not waited:
             return "it waits for nothing"
         return "it waits for " + ", ".join(f"{call.kind} {call.name!r}" for call in waited[:10])
 
     def heartbeat(self, progress: Any = None) -> None:
-        """Stop here if the step was cancelled or timed out; optionally report progress.
+        """Stop here if the step was cancelled or has timed out; optionally report progress.
 
-        This is the only way to stop a step in a thread: call it in long loops.
+        This is the only way to stop a step that runs in a thread, so call it in long loops.
 
         Args:
-            progress: A value for `info().progress`.
+            progress: The new value of `info().progress`.
 
         Raises:
-            asyncio.CancelledError: the step timed out, or is no longer awaited.
+            asyncio.CancelledError: the step has timed out, or is no longer awaited.
         """
         if self._attempt is None:
             raise NotInBody("heartbeat() in a workflow body", "does nothing", "Call it in a step")

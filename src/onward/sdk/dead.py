@@ -31,10 +31,10 @@ MAX_COUNT = 10_000
 
 
 class Dead:
-    """The dead letters of an app, as `app.dead`: failed and timed-out runs that await a decision.
+    """The dead letters of an app (`app.dead`): failed and timed-out runs that await a decision.
 
     A run leaves the list when it is retried, forked or replaced under its id, or discarded. A child
-    that its parent awaits is never in the list, because its parent received the error.
+    that its parent awaits is never in the list, because its parent receives the error.
 
     Example:
         >>> import asyncio
@@ -85,13 +85,14 @@ class Dead:
 
         Args:
             name: The name of the workflow.
-            error: The type of the error, with or without its module: "ValueError", "CardDeclined".
+            error: The type of the error, with or without its module, such as "ValueError" or
+                "CardDeclined".
             failed_step: The name of the step, effect or child whose error ended the run.
             state: "failed" or "timed_out".
             queue: The queue.
             tag: A tag of the run.
             since: Only runs that ended at most this long ago, such as "1h".
-            attributes: Attributes of the run; they have no index.
+            attributes: Attributes of the run, which have no index.
             limit: The maximum number of runs.
             before: The uid of the last run on the previous page.
 
@@ -152,7 +153,7 @@ class Dead:
             name: Only runs of this workflow.
             since: Only runs that ended at most this long ago; by default, all runs.
             parts: The number of equal parts into which the `timeline` of each group divides that
-                time.
+                period.
         """
         length = None if since is None else duration(since)
         return await self._engine.failure_groups(FailurePeriod(name, length, parts))
@@ -171,9 +172,9 @@ class Dead:
         return info
 
     async def replay(self, id: str, *, force: bool = False) -> Run[Any]:  # noqa: A002 - it is the user's word
-        """Retry a dead letter: a new run with the same id continues from the failed call.
+        """Retry a dead letter from the failed call, in a new run with the same id.
 
-        This is `App.retry`, with the same errors.
+        This does the same as `App.retry`, and raises the same errors.
         """
         return await self._retry(id, force=force)
 
@@ -184,7 +185,7 @@ class Dead:
         reason: str = "",
         by: str | None = None,
     ) -> bool:
-        """Discard a dead letter: it stays failed, but is no longer listed here.
+        """Discard a dead letter, which stays failed but is no longer listed here.
 
         The run and its history are kept, and `App.retry` can still retry it.
 

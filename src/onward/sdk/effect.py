@@ -44,11 +44,11 @@ registered: dict[str, list[EffectDefinition]] = {}
 
 
 class Effect(Generic[P, R]):
-    """A function that changes the outside world; `@effect` creates it.
+    """A function that changes the outside world, as created by `@effect`.
 
     In a run, the ledger records each send before it is made. An effect is sent again only if there
     is proof that it did not happen, or while its receiver still remembers its key. Outside a run, a
-    call just calls the function. `fn` is the plain function.
+    call simply runs the function. `fn` is the plain function.
 
     Example:
         >>> import asyncio
@@ -68,7 +68,7 @@ class Effect(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """The name under which it is stored."""
+        """The name under which the effect is stored."""
         return self.definition.name
 
     def options(
@@ -81,9 +81,9 @@ class Effect(Generic[P, R]):
         """Return this effect with different options, for the calls that you make with it.
 
         Args:
-            key: A value, such as an order id, that identifies the call instead of its position in
-                the code.
-            retry: The maximum number of sends, and how long to wait in between.
+            key: A value, such as an order id, that identifies the call. Without a key, the position
+                of the call in the code identifies it.
+            retry: The maximum number of sends, and how long to wait between them.
             timeout: How long one call may take.
 
         Raises:
@@ -182,34 +182,34 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
 ) -> Any:
     """Make a function an effect: a call to the outside world that is never blindly repeated.
 
-    If the function returns, the effect happened. If it raises `NotApplied`, it did not happen and
-    is retried according to `retry`. Any other error leaves the outcome uncertain: then Onward calls
-    `reconcile`, or sends the effect again within the `idempotency_window` of the receiver. If
-    neither settles the effect, it waits for the verdict of an operator.
+    If the function returns, the effect happened. If the function raises `NotApplied`, the effect
+    did not happen and is retried according to `retry`. Any other error leaves the outcome
+    uncertain. Onward then calls `reconcile`, or sends the effect again within the
+    `idempotency_window` of the receiver. If neither settles the effect, it waits for the verdict of
+    an operator.
 
     Args:
         fn: The function, if you use the decorator without options.
         name: The stored name; by default the name of the function. Never change it while runs are
             open.
-        reconcile: Looks up the outcome of a call. It gets the same arguments and `key=`, and
-            returns `Applied(result)`, `NotApplied()` or `Unknown()`. For a method it is a plain
-            function, without `self`.
-        retry: The maximum number of sends; by default three. The delays apply after the function
-            raised `NotApplied`. If a reconciler or an operator proves that it did not happen, the
-            effect is sent again at once.
+        reconcile: A function that looks up the outcome of a call. It receives the arguments of the
+            call and `key=`, and returns `Applied(result)`, `NotApplied()` or `Unknown()`. If the
+            effect is a method, the reconciler is still a plain function, without `self`.
+        retry: The maximum number of sends, by default three, and the delays between them. A delay
+            applies after the function has raised `NotApplied`. If a reconciler or an operator
+            establishes that the effect did not happen, the effect is sent again at once.
         timeout: How long one call may take; by default 30 s. For a function that is not async,
             `timeout` is required, and the function must enforce it itself.
         settle: How long after its timeout a call may still take effect; by default 10 s.
-        start_within: How long after its record in the ledger a call may begin; by default 15 s.
+        start_within: How long after being recorded in the ledger a call may begin; by default 15 s.
             After that, the worker does not send it.
-        idempotency_window: How long the receiver remembers a key, from the first send on. Set it
-            only if you pass `effect_key()` to the receiver and the receiver applies each key once.
-            Then Onward sends an uncertain call again, as `retry` allows, while the key is
-            remembered. It
-            cannot be combined with `reconcile`.
+        idempotency_window: How long the receiver remembers a key, counted from the first send. Set
+            it only if you pass `effect_key()` to the receiver and the receiver applies each key
+            once. Onward then sends an uncertain call again, as `retry` allows, while the receiver
+            remembers the key. It cannot be combined with `reconcile`.
         approve: Whether an operator must approve each call, with its exact arguments, before it is
             sent.
-        rate: How often it may be sent: "10/m", "1/5s", "100/h". Sends are spaced evenly.
+        rate: How often it may be sent, such as "10/m", "1/5s" or "100/h". Sends are spaced evenly.
 
     Raises:
         BadInput: an option is invalid, or `reconcile` does not accept the arguments.

@@ -23,7 +23,7 @@ VerdictWord = Literal["applied", "not_applied", "skip", "ask_again"]
 
 
 class Effects:
-    """Operations on the effect ledger of an app (`app.effects`): list and decide effects."""
+    """Operations on the effect ledger of an app (`app.effects`): list effects and settle them."""
 
     def __init__(self, engine: ClientEngine) -> None:
         self._opened = engine
@@ -45,7 +45,7 @@ class Effects:
         return await self._engine.all_effects(limit=limit, after=after)
 
     async def find(self, beginning: str, *, limit: int = 10) -> list[EffectInfo]:
-        """Return effects whose ids begin with this text."""
+        """Return effects whose ids begin with the given text."""
         return await self._engine.effects_beginning(beginning, limit=limit)
 
     async def choices(self, effect_id: str) -> list[EffectChoice]:
@@ -82,8 +82,8 @@ class Effects:
 
         Args:
             effect_id: The effect.
-            verdict: "applied" (it happened), "not_applied" (it did not, and is sent again), "skip"
-                (continue without it: the run gets `EffectSkipped`) or "ask_again" (ask the
+            verdict: "applied" (it happened), "not_applied" (it did not happen, and is sent again),
+                "skip" (continue without it: the run gets `EffectSkipped`) or "ask_again" (ask the
                 reconciler again or, with an idempotency window, send the effect again while the
                 receiver remembers the key).
             result: The return value of the call, for "applied".
@@ -94,8 +94,8 @@ class Effects:
 
         Raises:
             NotFound: there is no such effect.
-            VerdictRefused: the effect is settled or has changed, it is too early for "not applied",
-                nothing can be asked again, or the result is a different kind of JSON than the
+            VerdictRefused: the effect is settled or has changed, it is too early for "not_applied",
+                "ask_again" is not possible, or the result is a different kind of JSON than the
                 effect returns.
             Unencodable: the result does not match the annotation of the effect.
         """
@@ -113,12 +113,12 @@ class Effects:
     async def approve(
         self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None
     ) -> EffectInfo:
-        """Approve a planned effect: it is sent with exactly the arguments that are shown.
+        """Approve a planned effect, which is then sent with exactly the arguments that are shown.
 
         Raises:
             NotFound: there is no such effect.
-            VerdictRefused: the effect does not wait for approval, has changed, or is being
-                withdrawn because its run is cancelled.
+            VerdictRefused: the effect is not waiting for approval, has changed, or is being
+                withdrawn because its run is being cancelled.
         """
         return await self._engine.approve(
             effect_id, Decision(reason, by or this_user(), version), yes=True
@@ -127,7 +127,7 @@ class Effects:
     async def reject(
         self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None
     ) -> EffectInfo:
-        """Reject a planned effect: its run gets `NotApplied`."""
+        """Reject a planned effect, so that its run gets `NotApplied`."""
         return await self._engine.approve(
             effect_id, Decision(reason, by or this_user(), version), yes=False
         )

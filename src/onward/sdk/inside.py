@@ -59,10 +59,10 @@ def refuse_in_body(
 
 
 def now() -> datetime:
-    """Return the current time, the same in every replay.
+    """Return the current time, which is the same in every replay.
 
     In a run, this is the time at which the last result, signal or timer was delivered to the body.
-    Outside a run, it is the time of the clock.
+    Outside a run, it is the time of this machine's clock.
 
     Example:
         >>> import onward
@@ -76,7 +76,7 @@ def now() -> datetime:
 
 
 def uuid() -> _uuid.UUID:
-    """Return a new UUID, the same in every replay.
+    """Return a new UUID, which is the same in every replay.
 
     Example:
         >>> import onward
@@ -90,7 +90,7 @@ def uuid() -> _uuid.UUID:
 
 
 def random() -> _random.Random:
-    """Return a random number generator that gives the same numbers in every replay.
+    """Return a random number generator that produces the same numbers in every replay.
 
     Example:
         >>> import onward
@@ -125,8 +125,8 @@ def patched(change: str) -> bool:
 def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
     """End this run and continue as a new run with the same id and an empty history.
 
-    Use it in workflows that never end. The new run gets the unread signals, the attributes and the
-    deadline.
+    Use it in workflows that never end. The new run inherits the unread signals, the attributes and
+    the deadline.
 
     Args:
         *args: The arguments of the new run.
@@ -150,7 +150,7 @@ class ChildRun(Generic[R]):
 
     Attributes:
         id: The id of the run.
-        uid: The unique key of the run; retries and forks have other keys.
+        uid: The unique key of the run; retries and forks have different keys.
 
     Example:
         >>> import asyncio, onward
@@ -184,10 +184,10 @@ class ChildRun(Generic[R]):
         """Wait until the run has ended and return its result.
 
         Raises:
-            RunFailed: the run failed; its error is the cause. A registered error is raised as
-                itself.
+            RunFailed: the run failed; `__cause__` is the error that it raised. A registered error
+                is raised as itself.
             RunCancelled: the run was cancelled.
-            BadInput: another run started it, so this run cannot wait for it.
+            BadInput: another run started the child, so this run cannot wait for it.
         """
         body = body_for(f"a wait for run {self.id!r}")
         if self._parent is None:
@@ -255,9 +255,10 @@ class _AsCompleted(Generic[T]):
 
 
 def as_completed(awaitables: Iterable[Awaitable[T]]) -> AsyncIterator[asyncio.Future[T]]:
-    """Iterate over awaitables in the order in which they end, the same in every replay.
+    """Iterate over awaitables in the order in which they end, which is the same in every replay.
 
-    Each item has already completed: await it to get its result, or its error.
+    Each item that it yields has already completed. Await the item to get its result or raise its
+    error.
 
     Args:
         awaitables: Calls of steps and workflows, tasks, or other awaitables.

@@ -92,17 +92,17 @@ class Mappable(Generic[P, R]):
         key: Callable[[Any], str] | None = None,
         return_exceptions: bool = False,
     ) -> Mapped[Any]:
-        """Call it once for each item, at most `limit` at a time.
+        """Make one call for each item, with at most `limit` calls at a time.
 
         Await the result to get a list in the order of the items, or iterate over it with `async
-        for`, which keeps only part of the results in memory (unless you pass `key`). In a run,
+        for`, which keeps only some of the results in memory (unless you pass `key`). In a run,
         finished chunks of up to 500 items are never repeated.
 
         Args:
             items: The items; each is the only argument of one call.
             limit: How many calls may be in progress at a time.
-            key: Returns a key for an item, such as an order id. Results are stored under these
-                keys, so changed code may reorder or filter the list.
+            key: A function that returns a key for an item, such as an order id. Results are stored
+                under these keys, so changed code may reorder or filter the list.
             return_exceptions: Whether to return errors among the results. By default, the first
                 error is raised as soon as its chunk is done, and the remaining calls are cancelled.
 
@@ -146,13 +146,13 @@ class Mappable(Generic[P, R]):
         key: Callable[[Any], str] | None = None,
         return_exceptions: bool = False,
     ) -> Mapped[Any]:
-        """Call it once for each item; an item contains all arguments of one call. See `map`."""
+        """Make one call for each item, which contains all arguments of the call. See `map`."""
         calls = [(tuple(item), item) for item in items]
         return Mapped(self, calls, limit, key, return_exceptions=return_exceptions)
 
 
 class Mapped(Generic[R_co]):
-    """Many calls of one function: await them for a list, or iterate over them with `async for`."""
+    """The result of `map`. Await it to get a list, or iterate over it with `async for`."""
 
     def __init__(
         self,

@@ -38,10 +38,10 @@ UNCHANGED: Any = object()
 
 
 class Run(Generic[R]):
-    """A handle for a run; it stays valid when workers and processes end.
+    """A handle for a run, which stays valid when workers and processes end.
 
-    The handle refers to the id: when the run is retried, continued or replaced, it refers to the
-    newest run with the id.
+    The handle refers to an id: when the run is retried, continued or replaced, the handle refers to
+    the newest run with this id.
 
     Attributes:
         id: Your id for the run, or its uid.
@@ -83,14 +83,14 @@ class Run(Generic[R]):
         """Wait until the run has ended and return its result.
 
         Args:
-            timeout: How long to wait; 0 checks once.
+            timeout: How long to wait; 0 means to check once.
             raise_paused: Whether to raise if the run is paused, instead of waiting.
 
         Raises:
             TimeoutError: the run has not ended in time; it continues. The message contains its
-                state and what it waits for.
-            RunFailed: the run failed; its error is the cause. A registered error is raised as
-                itself.
+                state and what it is waiting for.
+            RunFailed: the run failed; `__cause__` is the error that it raised. A registered error
+                is raised as itself.
             RunCancelled: the run was cancelled, or missed its deadline.
             RunPaused: the run is paused, and `raise_paused` is set.
         """
@@ -140,7 +140,7 @@ class Run(Generic[R]):
                 raise RunCancelled(self.id, end.state, end.reason or "")
 
     async def state(self) -> str:
-        """Return the state.
+        """Return the state of the run.
 
         An open run is ready, running, waiting or paused. A run that has ended is succeeded, failed,
         cancelled or timed_out.
@@ -171,7 +171,7 @@ class Run(Generic[R]):
         Args:
             signal: The signal, or its name.
             value: The value of the signal.
-            message_id: Identifies the message; messages with the same id are delivered once.
+            message_id: Identifies the message; messages with the same id are delivered only once.
 
         Raises:
             NotFound: there is no such run.
@@ -182,7 +182,8 @@ class Run(Generic[R]):
     async def cancel(self, *, force: bool = False, grace: DurationLike | None = None) -> Cancelling:
         """Cancel the run; the return value is true if the run was still open.
 
-        Its code gets `CancelledError` where it waits, and may clean up. Cleanup may call steps.
+        Its code receives `CancelledError` where it is waiting, and may clean up. Cleanup may call
+        steps.
 
         Args:
             force: Whether to end the run at once, without cleanup.

@@ -71,8 +71,8 @@ class RunOperations:
             tag: A tag of the run.
             attributes: Attributes of the run. They have no index: Onward scans the runs that match
                 the other filters, newest first.
-            parent: The id or uid of the run that started them.
-            root: The id or uid of a run; returns this run and all its descendants.
+            parent: The id or uid of a run; only the runs that it started are returned.
+            root: The id or uid of a run; only this run and its descendants are returned.
             children: Whether to include runs that other runs started.
             limit: The maximum number of runs.
             before: The uid of the last run on the previous page.
@@ -136,9 +136,9 @@ class RunOperations:
         return await self._engine.pause(id)
 
     async def resume(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Resume a paused run; return False if it has already ended.
+        """Resume a paused run; return False if the run has already ended.
 
-        Runs that its pause held continue too, unless another paused run holds them.
+        Runs that were held by its pause continue too, unless another paused run holds them.
         """
         return await self._engine.resume(id)
 
@@ -155,13 +155,14 @@ class RunOperations:
 
         Args:
             id: The id of the run.
-            force: Whether to retry a run that sent effects because of its error. These effects are
-                not sent again, and work from before the error counts as done, even if the effects
-                have undone it. Also allows sending the effects of a forked child again.
+            force: Whether to retry the run even if it sent effects because of its error. These
+                effects are not sent again, and work from before the error counts as done, even if
+                the effects have undone it. This also allows the effects of a forked child to be
+                sent again.
 
         Raises:
-            RunOver: the run is open or succeeded, it is paused and can be resumed, or another run
-                has replaced it.
+            RunOver: the run is open or has succeeded, is paused and can be resumed, or has been
+                replaced by another run.
             Undone: the run sent effects because of its error, as a saga does to undo its work.
             WouldResend: the retry would restart a child that was forked and has sent effects.
         """
@@ -176,7 +177,7 @@ class RunOperations:
         new_id: str | None = None,
         resend: bool = False,
     ) -> Run[Any]:
-        """Start a new run with the history of a run before a given step, and continue from there.
+        """Start a new run that begins with the history of an existing run before a given step.
 
         Effects from that step on are sent again, with new keys.
 
@@ -184,16 +185,17 @@ class RunOperations:
             id: The id of the run. It must have ended or be paused, unless you pass `new_id`.
             step: The name or the identity of the step; None keeps the whole history.
             result: The result of the step; by default the step runs again.
-            new_id: An id for the new run; by default it replaces the old run under the same id.
+            new_id: An id for the new run; by default, the new run replaces the old run under the
+                same id.
             resend: Whether effects that happened, or may have happened, may be sent again. An
                 effect that you pass as `step` is always sent again, unless you pass a result.
 
         Raises:
             NotFound: the history has no such step.
-            BadInput: the `new_id` is not a valid id.
-            Conflict: another run has the `new_id`.
+            BadInput: `new_id` is not a valid id.
+            Conflict: another run has the id `new_id`.
             WouldResend: the fork would resend effects of the run or of its children.
-            RunOver: another run has replaced it, or it is still running.
+            RunOver: the run has been replaced by another run, or is still running.
         """
         edited = None
         if step is not None and result is not UNCHANGED:
@@ -211,7 +213,7 @@ class RunOperations:
         return await self._engine.why(id)
 
     async def unserved(self) -> list[UnservedRun]:
-        """Return runs that could continue, but that no live worker can take, and why.
+        """Return runs that could continue but that no live worker can take, each with the reason.
 
         This includes runs whose worker has died.
         """

@@ -34,27 +34,29 @@ _ONE_RUN_ONLY = ("id", "delay", "at")
 
 
 class Schedule:
-    """A schedule that is declared in code.
+    """A schedule, declared in code.
 
     `onward worker MODULE` creates the schedules at the top level of the module. A worker in your
-    own code creates those that you pass: `app.worker(schedules=[...])`. A deploy with an unchanged
-    declaration changes nothing, so a pause or a change by an operator survives it.
+    own code creates the schedules that you pass: `app.worker(schedules=[...])`. A deploy with an
+    unchanged declaration changes nothing, so a pause or a change by an operator survives it.
 
     Args:
-        name: Its name. The ids of its runs begin with it: `nightly@2026-11-15T02:00+01:00`.
+        name: Its name. The ids of its runs begin with it, as in `nightly@2026-11-15T02:00+01:00`.
         workflow: The workflow, the workflow with options, or its name.
         args: The arguments of its runs.
         kwargs: The arguments of its runs by name.
-        cron: A cron expression of five fields (minute, hour, day, month, weekday) or six, with the
-            second first; or @hourly, @daily, @weekly, @monthly, @yearly.
+        cron: A cron expression with five fields (minute, hour, day, month, weekday) or six
+            (starting with the second), or @hourly, @daily, @weekly, @monthly or @yearly.
         every: An interval, such as "5m", instead of a cron expression.
         zone: The time zone of the cron expression.
-        overlap: What happens to a slot while a run is open. "skip": it gets no run. "allow": it
-            gets one. "coalesce": it gets one when the open runs have ended, and slots in between
-            get none. "replace": the open runs are cancelled, and then it gets one.
-        catch_up: Which slots that passed while no worker ran get a run: "skip" (none that are more
-            than a minute late), "latest" (the newest), or "all".
-        jitter: Delay each run by up to this much, to spread load.
+        overlap: What happens to a slot while a run is open. "skip": the slot gets no run. "allow":
+            the slot gets a run. "coalesce": the slot gets a run when the open runs have ended, and
+            slots in between get none. "replace": the open runs are cancelled, and then the slot
+            gets a run.
+        catch_up: Which of the slots that passed while no worker was running get a run: "skip" (none
+            that are more than a minute late), "latest" (the newest), or "all".
+        jitter: The maximum delay of each run. Runs are delayed by different amounts, to spread the
+            load.
         max_catch_up: With `catch_up="all"`, the maximum number of slots that get a run; older
             slots get none.
 
@@ -114,8 +116,9 @@ def schedule(  # noqa: PLR0913 - each is a thing of its own that one may want
 ) -> Callable[[W], W]:
     """Declare a schedule for the decorated workflow.
 
-    Every worker in this process creates it, unless the worker was given `schedules=`. The decorator
-    takes the arguments of `Schedule`. By default, the schedule has the name of the workflow.
+    Every worker in this process creates the schedule, unless you pass `schedules=` to the worker.
+    The decorator takes the arguments of `Schedule`. By default, the schedule has the name of the
+    workflow.
 
     Example:
         >>> from onward import workflow

@@ -36,8 +36,8 @@ _PLAIN = {"zone": "zone", "overlap": "overlap", "catch_up": "catch_up", "max_cat
 class Schedules:
     """Operations on the schedules of an app (`app.schedules`): create, change and list them.
 
-    Any worker starts their runs. Every method raises `NotFound` if there is no schedule with that
-    name.
+    Any worker can start their runs. The methods raise `NotFound` if there is no schedule with the
+    given name.
 
     Example:
         >>> import asyncio
@@ -77,14 +77,15 @@ class Schedules:
         jitter: DurationLike | None = None,
         max_catch_up: int = 1000,
     ) -> ScheduleInfo:
-        """Create a schedule; it takes the arguments of `Schedule`.
+        """Create a schedule. Takes the same arguments as `Schedule`.
 
-        A second call with the same arguments returns the schedule.
+        A second call with the same arguments returns the existing schedule.
 
         Raises:
             BadInput: the cron expression, the zone, the interval or an option is not valid, or
                 another schedule already has that name.
-            TypeError: the workflow cannot be called with these arguments; it is a `BadInput` too.
+            TypeError: the workflow cannot be called with these arguments. This error is also a
+                `BadInput`.
             Unencodable: an argument cannot be stored.
         """
         made = Schedule(
@@ -110,11 +111,11 @@ class Schedules:
     async def declare(self, *schedules: Schedule) -> Infos:
         """Create schedules, or change them to match the code.
 
-        A worker does this with its own schedules when it starts. Fields that were changed by
-        `update`, and a pause, stay as they are.
+        When a worker starts, it does this for its own schedules. Fields that were changed with
+        `update` keep their values, and a paused schedule stays paused.
 
         Raises:
-            BadInput: one of them is not valid.
+            BadInput: one of the schedules is not valid.
         """
         for each in schedules:
             await self._declare_limits(each.limits)
@@ -129,10 +130,10 @@ class Schedules:
         return await self._engine.get(name)
 
     async def update(self, /, name: str, **fields: Any) -> ScheduleInfo:
-        """Change fields of a schedule: any argument of `create`.
+        """Change fields of a schedule. Takes any of the arguments of `create`.
 
-        A parked schedule becomes active again. Slots that have passed under the old timing, but
-        were not started, are recorded as missed.
+        A parked schedule becomes active again. Slots that have passed under the old timing but were
+        not started are recorded as missed.
 
         Raises:
             BadInput: a field is unknown, or its value is not valid.
@@ -167,16 +168,16 @@ class Schedules:
         return changes | {_PLAIN[field]: fields[field] for field in fields if field in _PLAIN}
 
     async def pause(self, name: str) -> ScheduleInfo:
-        """Start no more runs until `resume`; open runs continue."""
+        """Stop starting runs until the schedule is resumed; open runs continue."""
         return await self._engine.pause(name)
 
     async def resume(self, name: str) -> ScheduleInfo:
-        """Continue a paused or parked schedule from now.
+        """Resume a paused or parked schedule, starting from the current time.
 
         The slots that have passed in the meantime are recorded as paused.
 
         Raises:
-            BadInput: the schedule is parked, and its problem still exists.
+            BadInput: the schedule is parked, and the problem that parked it still exists.
         """
         return await self._engine.resume(name)
 
@@ -201,13 +202,14 @@ class Schedules:
             name: The schedule.
             start: The start of the period, with a time zone.
             end: The end of the period; a slot at this time is not included.
-            dry_run: Start nothing, and return what would be started.
+            dry_run: Whether to only return the slots that would get a run, without starting
+                anything.
 
         Returns:
             The slots that get a run.
 
         Raises:
-            BadInput: a time has no zone, or there are more than 10,000 slots.
+            BadInput: a time has no time zone, or there are more than 10,000 slots.
         """
         begin, before = instant_of(start), instant_of(end)
         return await self._engine.backfill(name, begin, before, dry_run=dry_run)
@@ -222,7 +224,7 @@ class Schedules:
         Args:
             name: The schedule.
             n: The number of slots.
-            after: The time after which to begin; by default now.
+            after: The time after which to begin; by default, the current time.
         """
         if not 0 <= n <= 10_000:
             raise BadInput(f"n={n}", "is not between 0 and 10,000", "Use a number in this range")

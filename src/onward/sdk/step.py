@@ -47,10 +47,10 @@ registered: dict[str, list[StepDefinition]] = {}
 
 
 class Step(Mappable[P, R], Generic[P, R]):
-    """A function whose result is recorded in the history of a run; `@step` creates it.
+    """A function whose result is recorded in the history of a run, as created by `@step`.
 
-    A call always returns an awaitable. Outside a run, it just calls the function, so unit tests
-    need neither an App nor a worker. `fn` is the plain function.
+    A call always returns an awaitable. Outside a run, the call simply runs the function, so unit
+    tests need neither an App nor a worker. `fn` is the plain function.
 
     Example:
         >>> import asyncio
@@ -84,7 +84,7 @@ class Step(Mappable[P, R], Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """The name under which it is stored."""
+        """The name under which the step is stored."""
         return self.definition.name
 
     def options(
@@ -100,12 +100,12 @@ class Step(Mappable[P, R], Generic[P, R]):
         """Return this step with different options, for the calls that you make with it.
 
         Args:
-            key: A value, such as an order id, that identifies the result instead of the position of
-                the call in the code.
+            key: A value, such as an order id, that identifies the result. Without a key, the
+                position of the call in the code identifies it.
             retry: The retry policy.
             timeout: How long one attempt may take.
             queue: The queue whose workers may execute the call.
-            tags: Only a worker with one of these tags executes the call.
+            tags: Only workers with one of these tags execute the call.
             limit: How many calls of the step may run at the same time, across all workers.
         """
         old = self.definition
@@ -209,9 +209,9 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
     cache_key: Callable[..., str] | None = None,
     version: str | None = None,
 ) -> Any:
-    """Make a function a step: its result is recorded, and read back on replay.
+    """Make a function a step: its result is recorded, and is read back on replay.
 
-    An async function runs on the worker's event loop, any other function in a thread.
+    An async function runs on the worker's event loop; any other function runs in a thread.
 
     Args:
         fn: The function, if you use the decorator without options.
@@ -219,19 +219,19 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
             open.
         retry: The retry policy; by default three attempts.
         timeout: How long one attempt may take; by default ten minutes.
-        compare: Whether a replay compares the arguments with those on record.
+        compare: Whether a replay compares the arguments with the recorded ones.
         record_args: Whether to store the arguments for display: `onward runs show` and
             `Run.history` show them if they are at most 4 KiB as JSON. A call that is executed in a
-            separate run always stores them.
+            separate run always stores its arguments.
         queue: The queue whose workers may execute the step, in a separate run.
-        tags: Only a worker with one of these tags executes the step.
+        tags: Only workers with one of these tags execute the step.
         limit: How many calls of the step may run at the same time, across all workers.
-        cache: How long other runs may use the result of a call, instead of making the call again.
-            A replay reads history, never the cache.
-        cache_key: A function of the arguments that returns a string; calls with the same string
-            share a result. By default, calls with equal arguments do.
-        version: The version of a cached step. Change it with the code, so that older results are
-            not used.
+        cache: How long other runs may use the result of a call, instead of making the call again. A
+            replay reads the history, never the cache.
+        cache_key: A function that returns a string, given the arguments; calls with the same string
+            share a result. By default, calls with equal arguments share a result.
+        version: The version of a cached step. Change it when you change the code, so that older
+            results are not used.
 
     Example:
         >>> import asyncio

@@ -119,25 +119,25 @@ class SyncApp(_Sync[App]):
         self._users = 0
         self._opening = threading.Lock()
         self.effects = SyncEffects(app.effects, self._background)
-        """The ledger of effects: those that await a decision, and verdicts."""
+        """The ledger of effects: list effects, and decide on them."""
         self.schedules = SyncSchedules(app.schedules, self._background)
         """Rules that start runs by cron or interval."""
         self.bulk = SyncBulk(app.bulk, self._background)
         """Actions on all runs that match a filter."""
         self.cache = SyncCache(app.cache, self._background)
-        """Results of steps that runs share."""
+        """The result cache: list and purge the results of steps that runs share."""
         self.dead = SyncDead(app.dead, self._background)
         """Dead letters: failed runs that were neither retried nor discarded."""
         self.workers = SyncWorkers(app.workers, self._background)
-        """The workers of this store: what they serve and do, and draining them."""
+        """The workers of this store: list and drain them."""
         self.queues = SyncQueues(app.queues, self._background)
         """Queues, and the limits, rates and pauses of queues, workflows and keys."""
         self.pipelines = SyncPipelines(app.pipelines, self._background)
-        """Pipelines: their handlers, and pauses and runs of them."""
+        """Pipelines: list, run, pause and resume them."""
         self.topics = SyncTopics(app.topics, self._background)
         """Topics of pipelines, and their events."""
         self.inputs = SyncInputs(app.inputs, self._background)
-        """External things that entered pipelines, and what happened because of them."""
+        """Inputs, the external items that entered pipelines: list, explain and skip them."""
 
     def __enter__(self) -> Self:
         with self._opening:
@@ -166,7 +166,7 @@ class SyncApp(_Sync[App]):
                     self._background.stop()
 
     def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
-        """Start a run and return a handle on it; see `App.start`."""
+        """Start a run and return a handle for it; see `App.start`."""
         run = self._call(self._target.start(workflow, *args, **kwargs))
         return SyncRun(run, self._background)
 
@@ -190,7 +190,7 @@ class SyncApp(_Sync[App]):
     worker = _sync_worker(App.worker)
 
     def within(self, connection: object) -> SyncWithin:
-        """Return this app as seen from an open transaction of your own.
+        """Return a view of this app that works in your own transaction.
 
         Args:
             connection: psycopg, SQLAlchemy (a connection or session) or sqlite3.
@@ -219,7 +219,7 @@ class SyncRun(_Sync[Run[R]]):
         self.id = run.id
 
     def result(self, *, timeout: DurationLike | None = None, raise_paused: bool = False) -> R:
-        """Wait until the run is over and return its result; see `Run.result`."""
+        """Wait until the run has ended and return its result; see `Run.result`."""
         return self._call(self._target.result(timeout=timeout, raise_paused=raise_paused))
 
     state = _sync(Run.state)
@@ -342,7 +342,7 @@ class SyncInputs(_Sync[Inputs]):
 
 
 class SyncWithin:
-    """A sync app, seen from an open transaction of your own; see `Within`.
+    """Starts runs, sends signals and publishes events in your own transaction; see `Within`.
 
     The transaction is used in the thread that calls, and no call waits for the background loop.
     """
@@ -352,7 +352,7 @@ class SyncWithin:
         self._background = background
 
     def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
-        """Start a run with your commit and return a handle on it, which is of use after that."""
+        """Start a run when you commit; return a handle that you can use after the commit."""
         run: Run[R] = drive(self._within.start(workflow, *args, **kwargs))
         return SyncRun(run, self._background)
 
@@ -364,7 +364,7 @@ class SyncWithin:
         *,
         message_id: str | None = None,
     ) -> None:
-        """Send a signal to the newest run of an id, with your commit."""
+        """Send a signal to the newest run with the given id when you commit."""
         drive(self._within.signal(id, signal, value, message_id=message_id))
 
     def publish(
@@ -375,7 +375,7 @@ class SyncWithin:
         id: str,  # noqa: A002 - it is the user's word
         key: str | None = None,
     ) -> None:
-        """Publish an event with your commit; see `App.publish`."""
+        """Publish an event when you commit; see `App.publish`."""
         drive(self._within.publish(topic, payload, id=id, key=key))
 
 
@@ -388,7 +388,7 @@ class SyncWorker:
         self._call = background.call
 
     def stop(self) -> None:
-        """Claim no more; leaving the `with` waits for what is being worked on."""
+        """Stop claiming runs; leaving the `with` block waits for those in progress."""
         self._call(self._stop())
 
     async def _stop(self) -> None:

@@ -48,7 +48,7 @@ async def sleep(time: DurationLike) -> None:
 
 
 async def sleep_until(time: datetime) -> None:
-    """Sleep durably until a time; return at once if it has passed.
+    """Sleep durably until a given time; return at once if that time has passed.
 
     Args:
         time: When to continue: a datetime with a time zone.
@@ -89,13 +89,13 @@ class Signal(Generic[T]):
         self.type = type
 
     async def wait(self, *, timeout: DurationLike | None = None) -> T:
-        """Wait for the next signal with this name; it may have arrived earlier.
+        """Wait for the next signal with this name, which may have arrived earlier.
 
         Args:
-            timeout: How long to wait; by default without a limit.
+            timeout: How long to wait; by default, there is no limit.
 
         Raises:
-            TimedOut: no signal arrived in time; this is a `TimeoutError`.
+            TimedOut: no signal arrived in time. This error is a `TimeoutError`.
             NotInBody: the caller is not a workflow.
         """
         body = body_for(f"a wait for signal {self.name!r}")

@@ -55,7 +55,7 @@ class Within:
         self._registries = registries
 
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
-        """Start a run with your commit; return a handle that you can use after the commit.
+        """Start a run when you commit; return a handle that you can use after the commit.
 
         Raises:
             Conflict: the id belongs to a run with a different workflow or arguments. Your
@@ -88,13 +88,13 @@ class Within:
         *,
         message_id: str | None = None,
     ) -> None:
-        """Send a signal to the newest run with the given id, with your commit.
+        """Send a signal to the newest run with the given id when you commit.
 
         Args:
             id: The id of the run.
             signal: The signal, or its name.
             value: Its value.
-            message_id: Identifies the message; messages with the same id are delivered once.
+            message_id: Identifies the message; messages with the same id are delivered only once.
 
         Raises:
             NotFound: your transaction sees no run with the id.
@@ -112,13 +112,13 @@ class Within:
         id: str,  # noqa: A002 - it is the user's word
         key: str | None = None,
     ) -> None:
-        """Publish an event with your commit; see `App.publish`.
+        """Publish an event when you commit; see `App.publish`.
 
         The limits of the topic do not apply: events that you have committed are always delivered.
 
         Raises:
             NotFound: your transaction sees no such topic. A worker declares the topics of its
-                pipelines when it starts, and so does `app.pipelines.declare`.
+                pipelines when it starts; `app.pipelines.declare` does the same without a worker.
             Unencodable: the payload does not match the type of the topic.
             StoreUnusable: the connection is to another database, or is not in a transaction.
         """

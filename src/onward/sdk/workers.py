@@ -40,15 +40,15 @@ class Workers:
         """Return the workers that have not left, newest first.
 
         Args:
-            gone: Also return workers that have left. Their rows are removed after a day.
+            gone: Whether to also return workers that have left. Their rows are removed after a day.
         """
         return await self._engine.list_workers(gone=gone)
 
     async def drain(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Drain a worker: it takes no more runs, finishes its running steps and leaves.
+        """Drain a worker, which takes no more runs, finishes its running steps and leaves.
 
-        It notices within about a second. Then it does what it does after SIGTERM: it waits up to
-        `drain` for steps in progress and releases its runs, and `onward worker` exits with 0.
+        The worker notices within about a second. Then it does what it does after SIGTERM: it waits
+        up to `drain` for steps in progress and releases its runs, and `onward worker` exits with 0.
 
         Returns:
             False if the worker has already left.

@@ -46,9 +46,9 @@ registered: dict[str, list[WorkflowDefinition]] = {}
 
 
 class Workflow(Mappable[P, R], Generic[P, R]):
-    """An async function whose runs are durable; `@workflow` creates it.
+    """An async function whose runs are durable, as created by `@workflow`.
 
-    A call in the body of another workflow is a child run. Elsewhere, a call just calls the
+    A call in the body of another workflow starts a child run. Elsewhere, a call simply runs the
     function, so unit tests need neither an App nor a worker. `fn` is the plain function.
 
     Example:
@@ -85,7 +85,7 @@ class Workflow(Mappable[P, R], Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """The name under which it is stored."""
+        """The name under which the workflow is stored."""
         return self.definition.name
 
     def options(  # noqa: PLR0913 - each is a thing of its own that one may want
@@ -111,21 +111,22 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             id: Your id for the run. A second start with the same id returns the first run.
             queue: The queue whose workers may take the run.
             priority: Runs with a higher priority start first within a queue.
-            tags: Only a worker with one of these tags takes the run.
+            tags: Only workers with one of these tags take the run.
             delay: How long to wait before the run starts.
             at: When to start the run: a datetime with a time zone.
             deadline: How long after its scheduled start the run is cancelled, if it has not ended
                 by then.
-            on_conflict: What to do if a run has the id: "return" that run, "reject" the start, or
-                "replace" the run.
-            retry: The retry policy of the run as a whole; by default it is not retried.
+            on_conflict: What to do if a run with the id already exists: "return" that run, "reject"
+                the start, or "replace" the run.
+            retry: The retry policy of the run as a whole; by default, the run is not retried.
             cancel_with_parent: Whether a child run is cancelled when its parent ends. By default,
-                this applies to awaited children, but not to children that `onward.start` started.
-            key: The flow key of the run, such as a customer. Keys of a queue take turns, and each
-                key has its own limits.
-            limit: How many runs of the key may run at a time; without a key, how many runs of the
-                workflow.
-            rate: How many of these runs may start per unit of time: "10/m", "1/5s", "100/h".
+                this applies to awaited children, but not to children started with `onward.start`.
+            key: The flow key of the run, such as a customer. The keys of a queue take turns, and
+                each key has its own limits.
+            limit: How many runs with this key may run at a time; without a key, how many runs of
+                the workflow may.
+            rate: How many of these runs may start per unit of time, such as "10/m", "1/5s" or
+                "100/h".
         """
         check_retry(retry)
         changes: dict[str, Any] = {
@@ -182,7 +183,7 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         )
 
     def flow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartFlow:
-        """Return the flow key of a run, and the limits to declare before it starts."""
+        """Return the flow key of a run, and the limits to declare before the run starts."""
         return flow_of_start(self.definition, self.start_options, args, kwargs)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -250,17 +251,20 @@ def workflow(  # noqa: PLR0913 - each is a thing of its own that one may want
             open.
         queue: The queue of its runs, unless `options(queue=...)` sets another.
         retry: The retry policy for its steps that do not have their own.
-        strict: Whether any change to the calls pauses open runs, even an inserted or removed step.
+        strict: Whether any change to the calls in the body pauses open runs, even if a step is only
+            inserted or removed.
         limit: How many of its runs may run at the same time, across all workers. With `key`, the
             limit applies to each key separately.
-        rate: How many of its runs may start per unit of time: "10/m", "1/5s", "100/h". With `key`,
-            the rate applies to each key separately.
-        key: Returns the flow key of a run, such as the customer, from the arguments. Keys of a
-            queue take turns, so many runs of one key do not delay the others.
-        hold: Which runs `limit` counts: "running" (the default) counts runs that execute; "open"
-            counts all runs between their first claim and their end, including those that wait.
+        rate: How many of its runs may start per unit of time, such as "10/m", "1/5s" or "100/h".
+            With `key`, the rate applies to each key separately.
+        key: The flow key of a run, such as the customer, or a function that returns it, given the
+            arguments of the run. The keys of a queue take turns, so many runs of one key do not
+            delay the others.
+        hold: Which runs `limit` counts: "running" (the default) counts runs that are executing;
+            "open" counts all runs between their first claim and their end, including those that are
+            waiting.
         priority: Runs with a higher priority start first within a queue.
-        tags: Only a worker with one of these tags takes its runs.
+        tags: Only workers with one of these tags take its runs.
 
     Example:
         >>> from onward import workflow

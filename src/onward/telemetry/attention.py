@@ -49,7 +49,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A run that needs a human.
+    """A run that needs an operator.
 
     Attributes:
         run_id: The id of the run.

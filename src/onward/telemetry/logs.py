@@ -14,10 +14,10 @@ _STANDARD = {*vars(logging.makeLogRecord({})), "asctime", "message", "taskName"}
 class RunFilter(logging.Filter):
     """Adds the current run to every record, and drops records that a replay logs again.
 
-    Each record gets `run`, `uid`, `workflow`, `worker`, and in a step `step`, `identity` and
-    `attempt`; outside a run they are empty. Add the filter to handlers, because a filter on a
-    logger does not see records that propagate from other loggers. If you use a `QueueHandler`, add
-    it to that handler.
+    Each record gets the fields `run`, `uid`, `workflow` and `worker` and, in a step, also `step`,
+    `identity` and `attempt`. Outside a run, these fields are empty. Add the filter to handlers,
+    because a filter on a logger does not see records that propagate from other loggers. If you use
+    a `QueueHandler`, add the filter to that handler.
 
     Args:
         replayed: Whether to keep records that a workflow body logs while it is replayed.
@@ -50,7 +50,7 @@ class RunFilter(logging.Filter):
 class JsonFormatter(logging.Formatter):
     """Writes a record as one line of JSON: time, level, logger, message and all extra fields.
 
-    Fields that are empty are left out. A line break in a message is escaped.
+    Empty fields are left out. A line break in a message is escaped.
 
     Example:
         >>> import json, logging

@@ -18,9 +18,9 @@ class Metrics(Protocol):
     """The counts and durations that Onward reports.
 
     Subclass it and override the methods you need. The other methods, and those that later releases
-    add, do nothing. Methods must be fast, because Onward calls them on the worker's event loop; it
-    calls `lease_renewed` from a thread. An exception in a method is logged once and does not affect
-    runs.
+    add, do nothing. Methods must be fast, because Onward calls them on the worker's event loop,
+    except `lease_renewed`, which it calls from another thread. An exception in a method is logged
+    once and does not affect runs.
 
     Example:
         >>> class Failures(Metrics):
@@ -48,7 +48,7 @@ class Metrics(Protocol):
     def run_parked(
         self, *, workflow: str, queue: str, state: str, reason: str | None, seconds: float
     ) -> None:
-        """Count a run that left the worker but has not ended, and how long the worker had it.
+        """Count a run that left the worker without ending, and measure how long the worker had it.
 
         `state` is `waiting`, `paused`, or `ready` if the worker released the run.
         """
@@ -57,7 +57,7 @@ class Metrics(Protocol):
     def run_ended(
         self, *, workflow: str, queue: str, state: str, reason: str | None, seconds: float
     ) -> None:
-        """Count a run that has ended, and how long it took since its start, waits included."""
+        """Count a run that has ended, and measure the time since its start, including waits."""
         return
 
     def run_lost(self, *, workflow: str, queue: str) -> None:
@@ -67,14 +67,14 @@ class Metrics(Protocol):
     def step_ended(
         self, *, workflow: str, step: str, outcome: str, retrying: bool, seconds: float
     ) -> None:
-        """Count an attempt of a step that has ended, and how long it took.
+        """Count an attempt of a step that has ended, and measure how long it took.
 
         `outcome` is `succeeded`, `failed`, `timed_out` or `cancelled`.
         """
         return
 
     def cache_read(self, *, workflow: str, step: str, hit: bool) -> None:
-        """Count an attempt of a step with `cache=`; `hit` is True if its result was in the cache.
+        """Count an attempt of a step with `cache=`; `hit` is True if the result was in the cache.
 
         While the store is unavailable, a read counts as a miss: the step is executed.
         """
@@ -85,19 +85,19 @@ class Metrics(Protocol):
         return
 
     def claim_took(self, *, worker: str, runs: int, seconds: float) -> None:
-        """Measure one claim, and how many runs it returned."""
+        """Measure one claim, and count the runs that it returned."""
         return
 
     def commit_took(self, *, worker: str, commits: int, seconds: float) -> None:
-        """Measure one group commit, and how many commits were in it."""
+        """Measure one group commit, and count the commits in it."""
         return
 
     def maintenance_took(self, *, worker: str, seconds: float) -> None:
-        """Measure one round of maintenance, which a worker does about once a second."""
+        """Measure one round of maintenance, which a worker performs about once a second."""
         return
 
     def lease_renewed(self, *, worker: str, kept: bool, seconds: float) -> None:
-        """Measure one renewal of a worker's lease; `kept` is False if it was lost."""
+        """Measure one renewal of a worker's lease; `kept` is False if the lease was lost."""
         return
 
 

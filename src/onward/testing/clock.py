@@ -57,10 +57,10 @@ class VirtualClock:
         return datetime.fromtimestamp(self._wall / SECOND, UTC)
 
     async def sleep(self, length: DurationLike) -> None:
-        """Let virtual time pass in a test: everything that becomes due happens at once.
+        """Let virtual time pass in a test. Everything that becomes due happens at once.
 
         Args:
-            length: How long, such as "2d" or 0.5.
+            length: How much time passes, such as "2d" or 0.5.
         """
         await asyncio.sleep(duration(length) / SECOND)
 
@@ -94,15 +94,15 @@ def _check_forward(duration: Duration) -> None:
 
 
 class Deadlock(Exception):
-    """No callback is ready, no timer is set, and tasks are still waiting."""
+    """No callback is ready and no timer is set, but tasks are still waiting."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on virtual time: when nothing is ready, the clock jumps to the next timer.
 
-    It has no I/O. Sockets raise an error, because virtual time cannot wait for them. A call in a
-    thread blocks the loop, so no virtual time passes until the call has ended. If a wait can never
-    end, `Deadlock` is raised with the names of the tasks.
+    The loop does no I/O: sockets raise an error, because virtual time cannot wait for them. A call
+    in a thread blocks the loop, so no virtual time passes until the call has ended. If a wait can
+    never end, `Deadlock` is raised with the names of the waiting tasks.
     """
 
     def __init__(self, clock: VirtualClock) -> None:

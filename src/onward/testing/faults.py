@@ -42,7 +42,7 @@ def armed(
         action: Called at the failpoint, in the thread that reaches it; it may raise.
         hit: Which pass through the failpoint triggers the action, counted from 1; `None` means
             every pass.
-        must_fire: Pass `False` if the code does not have to reach the failpoint.
+        must_fire: Whether the code must reach the failpoint.
 
     Raises:
         BadInput: there is no such failpoint, or it is already armed.

@@ -31,13 +31,13 @@ class Trouble(StrEnum):
     REFUSED = "refused"
     """The service reports that it changed nothing: the caller gets `NotApplied`."""
     LOST = "lost"
-    """The request never arrives; the caller cannot know that."""
+    """The request never arrives, but the caller cannot know that."""
     REPLY_LOST = "reply_lost"
     """The request is applied, but its reply never arrives."""
     LATE = "late"
     """No reply arrives, and the request is applied only when the test calls `arrive()`."""
     SILENT = "silent"
-    """The request is applied, and the caller waits for a reply until its own time limit."""
+    """The request is applied, and the caller waits for a reply until its own time limit expires."""
 
 
 class Request(NamedTuple):
@@ -54,7 +54,8 @@ class Outside:
     Args:
         honours_keys: Whether the service deduplicates by key: a second request with the same key
             changes nothing and gets the first answer, until the test calls `forget()`.
-        answer: Returns the answer to a request; by default a numbered receipt.
+        answer: A function that returns the answer to a request; by default, the answer is a
+            numbered receipt.
 
     Attributes:
         sent: Every request that was made, in order, including those that were lost.
@@ -126,8 +127,8 @@ class Outside:
         """Make a call, as the handler of an effect does, and return the answer.
 
         Raises:
-            NotApplied: it was refused.
-            ConnectionError: there was no answer.
+            NotApplied: the service refused the request.
+            ConnectionError: no reply arrived.
         """
         await asyncio.sleep(0)
         trouble, answer = self._take(Request(key, arguments, options))
@@ -136,14 +137,20 @@ class Outside:
         return answer
 
     def call_now(self, *arguments: Any, key: str | None = None, **options: Any) -> Any:
-        """Make a call from code that is not async; `SILENT` raises `TimeoutError` at once."""
+        """Make a call from code that is not async.
+
+        `Trouble.SILENT` raises `TimeoutError` at once.
+        """
         trouble, answer = self._take(Request(key, arguments, options))
         if trouble is Trouble.SILENT:
             raise TimeoutError("no reply in time")
         return answer
 
     async def find(self, *_: Any, key: str, **__: Any) -> Applied[Any] | NotApplied | Unknown:
-        """Return the outcome of the calls under a key; you can use this as a reconciler."""
+        """Return the outcome of the calls with the given key.
+
+        You can use this method as a reconciler.
+        """
         if self.is_away:
             return Unknown()
         if key in self._answers:

@@ -78,7 +78,7 @@ class EffectToSend(NamedTuple):
 
     Attributes:
         name: The name of the effect.
-        arguments: The arguments of the call, by the names of the parameters.
+        arguments: The arguments of the call, by parameter name.
     """
 
     name: str
@@ -96,7 +96,8 @@ async def produce(producer: Callable[..., Any], state: Any = None) -> HandlerOut
         state: The state that its last run returned; None in the first run.
 
     Raises:
-        BadInput: it is not a producer, or publishes something that it is not allowed to publish.
+        BadInput: `producer` is not a producer, or publishes something that it is not allowed to
+            publish.
 
     Example:
         >>> import asyncio
@@ -149,8 +150,8 @@ async def prepare(
         `wake_at` is a duration from now, within the limits of the consumer, or None.
 
     Raises:
-        BadInput: it is not a consumer, reads a topic that it does not subscribe to, or did not
-            return a `Prepared`.
+        BadInput: `consumer` is not a consumer, reads a topic that it does not subscribe to, or does
+            not return a `Prepared`.
 
     Example:
         >>> import asyncio
@@ -186,14 +187,15 @@ async def mutate(consumer: Any, prepared: Prepared[Any], *, key: str = "") -> Ef
 
     Args:
         consumer: The class of the consumer, or an instance of it.
-        prepared: What `prepare` of this module returned.
+        prepared: The preparation that `prepare` in this module returned.
         key: The key of the events, for parallel pipelines.
 
     Returns:
-        The effect, or None if it chooses none. Without reserved events, `mutate` does not run.
+        The effect, or None if the consumer chooses none. Without reserved events, `mutate` does not
+        run.
 
     Raises:
-        BadInput: it awaited a second effect, or something that is not an effect.
+        BadInput: `mutate` awaits a second effect, or something that is not an effect.
     """
     definition = _consumer(consumer)
     call = await run_mutate(definition, key, _stored(definition, prepared))
@@ -211,12 +213,12 @@ async def go_on(
 
     Args:
         consumer: The class of the consumer, or an instance of it.
-        prepared: What `prepare` of this module returned.
+        prepared: The preparation that `prepare` in this module returned.
         outcome: The outcome of the effect: `Applied(result)`, `Nothing()` or `Skipped()`.
         key: The key of the events, for parallel pipelines.
 
     Raises:
-        BadInput: it publishes to a topic that it does not declare.
+        BadInput: `next` publishes to a topic that the consumer does not declare.
     """
     definition = _consumer(consumer)
     stored = _stored(definition, prepared)

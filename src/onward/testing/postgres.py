@@ -60,10 +60,11 @@ class PostgresServer:
         Args:
             environ: The environment to read the `ONWARD_TEST_POSTGRES_…` variables and `PATH` from.
             settings: Additional settings for a private server.
-            where: The folder for its data; by default one in memory, if there is enough memory.
+            where: The folder for its data; by default a folder in memory, if there is enough
+                memory.
 
         Raises:
-            StoreUnusable: no Postgres was found, or it could not be started.
+            StoreUnusable: no Postgres installation was found, or the server could not be started.
         """
         if url := environ.get(VARIABLE):
             return cls(url, None)
@@ -92,7 +93,7 @@ class PostgresServer:
     # --- databases --------------------------------------------------------------------------------
 
     def url(self, database: str, *, tcp: bool = False) -> str:
-        """Return the address of a database: by socket, or by loopback port with `tcp`.
+        """Return the address of a database: that of a socket or, with `tcp`, of a loopback port.
 
         The server of `ONWARD_TEST_POSTGRES_URL` has only one address, which is used in both cases.
         """

@@ -51,7 +51,7 @@ def onward_clock(_onward_time: VirtualTime) -> VirtualClock:
 
 @pytest.fixture
 def onward_app(_onward_time: VirtualTime) -> Iterator[App]:
-    """An open App in memory with a worker for all workflows, on the virtual clock of the test.
+    """An open in-memory App with a worker for all workflows, on the virtual clock of the test.
 
     It checks workflow bodies, as `App(debug=True)` does.
     """

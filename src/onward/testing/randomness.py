@@ -21,5 +21,5 @@ class SeededRandomness:
         return self._source.getrandbits(count)
 
     def token(self) -> str:
-        """Return 128 random bits as 32 lower-case hexadecimal digits."""
+        """Return 128 random bits as 32 lowercase hexadecimal digits."""
         return f"{self.bits(128):032x}"

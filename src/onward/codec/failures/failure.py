@@ -70,7 +70,7 @@ class StepFailed(OnwardError):
     OutOfStock(LookupError)`, then `except LookupError` catches it.
 
     Attributes:
-        type: The name of the exception's type, with the module unless it is built in.
+        type: The name of the exception's type, with the module unless the type is built in.
         message: The message of the exception.
         traceback: Where it was raised, as text.
         bases: The names of the types that its type derives from, closest first.
@@ -109,8 +109,8 @@ class StepFailed(OnwardError):
         """Return whether the exception had this type, or a type that derives from it.
 
         Args:
-            name: The name of the type: `"shop.errors.OutOfStock"`, or its last part:
-                `"OutOfStock"`.
+            name: The name of the type, such as `"shop.errors.OutOfStock"`, or its last part, such
+                as `"OutOfStock"`.
         """
         return any(
             known == name or known.endswith(f".{name}") for known in (self.type, *self.bases)

@@ -96,19 +96,20 @@ def register_error(
 ) -> Any:
     """Register an exception type, so that it comes back as itself from a step, live and on replay.
 
-    Works as a call, as a bare decorator and as a decorator with options. Without `to_data` and
-    `from_data`, an exception is rebuilt from its `args` and attributes; if that fails, it comes
-    back as `StepFailed`.
+    You can use it as a function, as a bare decorator, or as a decorator with options. Without
+    `to_data` and `from_data`, an exception is rebuilt from its `args` and attributes; if that
+    fails, it comes back as `StepFailed`.
 
     Args:
         kind: The exception type.
-        name: The stored name; the type's own name if not given. It must never change.
-        to_data: Returns the data to store for an exception: plain data, at most 64 KiB as JSON.
-        from_data: Rebuilds the exception from that data.
+        name: The stored name; by default the type's own name. Never change it.
+        to_data: A function that returns the data to store for an exception: plain data, at most 64
+            KiB as JSON.
+        from_data: A function that rebuilds the exception from that data.
 
     Raises:
-        BadInput: it is not an exception type, the name is taken, or only one of the two functions
-            is given.
+        BadInput: `kind` is not an exception type, the name is taken, or only one of the two
+            functions is given.
 
     Example:
         >>> from onward import register_error

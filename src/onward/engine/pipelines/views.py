@@ -23,10 +23,10 @@ class HandlerInfo:
             is paused).
         run: The id of its open run, or of the run that blocks it.
         why: What blocks or pauses it.
-        next: What to do about that.
+        next: What to do to unblock or resume it.
         failures: How many times it has failed since it last succeeded.
-        wake_at: When it runs even if no event arrives.
-        pending: How many events wait for it, up to 10,000.
+        wake_at: When it next runs, even if no event arrives.
+        pending: How many events are waiting for it, up to 10,000.
         is_removed: Whether it is missing from the newest declaration.
     """
 
@@ -47,7 +47,7 @@ class HandlerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PipelineInfo:
-    """A pipeline that code has declared.
+    """A pipeline, as declared in code.
 
     Attributes:
         name: Its name.
@@ -57,7 +57,7 @@ class PipelineInfo:
             is needed).
         topics: The topics that it declares.
         handlers: Its producers and consumers.
-        updated_at: When its declaration or its pause last changed.
+        updated_at: When its declaration last changed, or when it was last paused or resumed.
     """
 
     name: str
@@ -89,8 +89,8 @@ class DeliveryInfo:
         consumer: The consumer.
         state: pending, reserved, consumed or skipped.
         run: The id of the run that reserved it.
-        attempt: Increases each time it becomes pending again.
-        releases: How many times a failed run has returned it.
+        attempt: A number that increases each time the event becomes pending again.
+        releases: How many times a failed run has made it pending again.
         reason: Why it was skipped.
         updated_at: When the state last changed.
     """
@@ -132,7 +132,7 @@ class InputInfo:
     """An external item that entered a pipeline.
 
     Attributes:
-        id: The id by which it can be shown and skipped.
+        id: The id to pass to `get` and `skip`.
         pipeline: The pipeline that it entered.
         source: Where it comes from, such as `gmail`.
         type: What it is, such as `email`.
@@ -161,11 +161,11 @@ class InputReport:
     Attributes:
         input: The input.
         events: The events that it has caused, and how each consumer has handled them.
-        effects: The effects of the runs that reserved them. `title` is what the code declared,
-            `arguments` what was sent.
+        effects: The effects of the runs that reserved these events. `title` is what the code
+            declared, and `arguments` is what was sent.
         notes: What skipping the input did not undo.
-        inputs: For each effect id, the ids of all inputs that caused the effect. A run that handles
-            a batch of events can have several.
+        inputs: For each effect id, the ids of all inputs that caused the effect. The effect of a
+            run that handles a batch of events can have several inputs.
     """
 
     input: InputInfo
@@ -194,9 +194,9 @@ class SkippedInput:
 
     Attributes:
         skipped: The number of pending events that were skipped.
-        cancelled: Runs that had reserved events of the input, had not sent their effect, and were
-            cancelled.
-        completing: Runs that had already sent their effect, and will complete.
+        cancelled: The runs that had reserved events of the input, had not sent their effect, and
+            were cancelled.
+        completing: The runs that had already sent their effect, and will complete.
         done: The number of events that were already consumed.
     """
 

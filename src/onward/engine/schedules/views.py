@@ -20,14 +20,15 @@ class ScheduleInfo:
         every: Its interval, or None.
         zone: The time zone of its cron expression and of the times in run ids.
         overlap: What happens to a slot while a run is open: allow, skip, coalesce or replace.
-        catch_up: Which slots get a run if they passed while no worker ran: skip, latest or all.
-        max_catch_up: The maximum number of these runs with `catch_up="all"`.
+        catch_up: Which slots get a run if they passed while no worker was running: skip, latest or
+            all.
+        max_catch_up: With `catch_up="all"`, the maximum number of slots that get a run.
         jitter: How much later than its slot a run may start.
         queue: The queue of its runs.
         state: active, paused or parked. A parked schedule has an error.
         error: Why it is parked.
         next_at: Its next slot; None unless it is active.
-        held_at: A slot that waits for open runs to end.
+        held_at: A slot that is waiting for open runs to end.
         open_runs: How many of its runs are open, up to 100.
         declared: Whether code declares it.
         is_missing_in_code: Whether code declared it, but no live worker's code still does.

@@ -48,7 +48,7 @@ _NOT_HAPPENED = (EffectState.FAILED, EffectState.WITHDRAWN)
 
 @dataclass(frozen=True, slots=True)
 class Applied(Generic[T]):
-    """A reconciler's answer: it happened, and this is its result.
+    """A reconciler's answer: the effect happened, and this is its result.
 
     Example:
         >>> from onward import Applied

@@ -50,7 +50,7 @@ class HandlerContext:
 
 
 class PrepareContext(HandlerContext):
-    """What `prepare` may do: read the consumer's pending events, and the outside world."""
+    """What `prepare` may do: read pending events, and read from the outside world."""
 
     def __init__(
         self, definition: ConsumerDefinition, key: str, reads: HandlerReads, now: Instant
@@ -92,7 +92,7 @@ class PrepareContext(HandlerContext):
 
 
 class MutateContext(HandlerContext):
-    """What `mutate` may do: only await one effect, which Onward then carries out."""
+    """What `mutate` may do: await one effect, which Onward then carries out, and nothing else."""
 
 
 class _Publishing(HandlerContext):
@@ -135,7 +135,7 @@ class _Publishing(HandlerContext):
 
 
 class NextContext(_Publishing):
-    """What `next` may do: publish events. They inherit the inputs of the reserved events."""
+    """What `next` may do: publish events, which inherit the inputs of the reserved events."""
 
     def publish(self, topic: Topic[T], payload: T, *, id: str, key: str | None = None) -> None:  # noqa: A002
         """Publish an event, in the commit that ends the run.
@@ -143,7 +143,7 @@ class NextContext(_Publishing):
         Args:
             topic: A topic that the handler declares in `publishes`.
             payload: The payload of the event.
-            id: The id of the event; each id is published once.
+            id: The id of the event; only one event is published for each id.
             key: The key of the event, for parallel pipelines.
         """
         self._publish(topic, payload, id, key, None)
@@ -153,10 +153,12 @@ class ProducerContext(_Publishing):
     """What a producer may do: register inputs, and publish events."""
 
     def input(self, *, source: str, type: str, id: str, title: str) -> Input:  # noqa: A002
-        """Register an external item that entered the pipeline, to name it as the cause of events.
+        """Register an external item that entered the pipeline.
+
+        Events can then name it as their cause.
 
         Args:
-            source: Where it comes from, such as `gmail`.
+            source: Where the item comes from, such as `gmail`.
             type: What it is, such as `email`.
             id: Its id at the source. If the item is already registered, it keeps its first title.
             title: A human-readable title.
@@ -184,7 +186,7 @@ class ProducerContext(_Publishing):
         Args:
             topic: A topic that the producer declares in `publishes`.
             payload: The payload of the event.
-            id: The id of the event; each id is published once.
+            id: The id of the event; only one event is published for each id.
             key: The key of the event, for parallel pipelines.
             input: The input that caused the event, from `ctx.input(...)`.
         """

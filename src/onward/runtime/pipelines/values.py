@@ -121,10 +121,10 @@ class Event(Generic[T]):
 
     @property
     def payload(self) -> T:
-        """Its payload, available only in `prepare`: pass what later phases need as `data`.
+        """Its payload, available only in `prepare`. Use `data` to pass on what later phases need.
 
         Raises:
-            BadInput: this is a later phase.
+            BadInput: the payload was accessed in a later phase.
         """
         if self._payload is MISSING:
             raise BadInput(
@@ -180,7 +180,7 @@ Outcome: TypeAlias = Applied[Any] | Nothing | Skipped
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An external item that a producer has registered, to be named as the cause of events."""
+    """An external item, registered by a producer so that events can name it as their cause."""
 
     source: str
     type: str

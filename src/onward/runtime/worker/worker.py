@@ -62,7 +62,7 @@ class Worker:
 
     @property
     def id(self) -> str:
-        """The id of the current session."""
+        """The id of the worker's current session."""
         return self.session.id
 
     @property
@@ -115,7 +115,7 @@ class Worker:
         emit("worker.replaced", worker=self.id, before=before.worker, runs=len(before.held))
 
     def stop(self) -> None:
-        """Stop: claim no more runs, and finish or release those in progress."""
+        """Stop claiming runs, and finish or release those in progress."""
         self._stopped.set()
         self.session.stop()
 
@@ -130,7 +130,7 @@ class Worker:
         nothing else.
 
         Args:
-            exit_when_stuck: Exit with status 70 when the event loop has been blocked for
+            exit_when_stuck: Whether to exit with status 70 when the event loop has been blocked for
                 `stall_limit`, so that a supervisor restarts the process.
         """
         self._exits_when_stuck = self.session.exits_when_stuck = exit_when_stuck

@@ -14,14 +14,14 @@ Data = TypeVar("Data")
 
 
 class Consumer(ABC, Generic[State, Data]):
-    """A consumer of a pipeline, as `Consumer[State, Data]`: handles events in three phases.
+    """A pipeline consumer, written as `Consumer[State, Data]`. It handles events in three phases.
 
     `State` is the type of the state that the consumer keeps from one run to the next. `Data` is the
-    type of the data that `prepare` passes to `mutate` and `next`. Use None for the one you do not
-    need. A worker process creates one instance, without arguments. The attributes of the instance
-    are not stored.
+    type of the data that `prepare` passes to `mutate` and `next`. Use None for either type if you
+    do not need it. A worker process creates one instance, without arguments. The attributes of the
+    instance are not stored.
 
-    The base class is optional: `@pipeline.consumer` takes any class with these methods. In a unit
+    The base class is optional: `@pipeline.consumer` accepts any class with these methods. In a unit
     test, create an instance and await its methods.
 
     Example:
@@ -40,11 +40,11 @@ class Consumer(ABC, Generic[State, Data]):
     async def prepare(self, ctx: PrepareContext, state: State | None) -> Prepared[Data]:
         """Choose the events that this run handles, and what to do with them.
 
-        It may read events and the outside world, but must change nothing.
+        This method may read events and read from the outside world, but must not change anything.
 
         Args:
-            ctx: Reads the topics that the consumer subscribes to.
-            state: What the last `next` returned; None in the first run.
+            ctx: The context, which reads the topics that the consumer subscribes to.
+            state: The state that the last `next` returned; None in the first run.
         """
 
     async def mutate(self, ctx: MutateContext, prepared: Prepared[Data]) -> None:
@@ -62,10 +62,10 @@ class Consumer(ABC, Generic[State, Data]):
     ) -> State | None:
         """Publish further events, in the commit that ends the run.
 
-        It runs after every `prepare`, even if no events were reserved.
+        This method runs after every `prepare`, even if no events were reserved.
 
         Args:
-            ctx: Publishes to the topics that the consumer declares.
+            ctx: The context, which publishes to the topics that the consumer declares.
             prepared: What `prepare` returned.
             outcome: `Applied(result)`, `Nothing()` if no effect was chosen, or `Skipped()`.
 

@@ -52,10 +52,10 @@ class Inputs:
         """Return the inputs that match all filters, newest first.
 
         Args:
-            pipeline: The pipeline that they entered.
+            pipeline: The pipeline that the inputs entered.
             state: "pending", "done", "skipped", or "stale" for inputs that have been pending for
                 too long.
-            source: Where they come from, such as "gmail".
+            source: Where the inputs come from, such as "gmail".
             text: Part of the title or of the external id.
             limit: The maximum number of inputs.
             stale_after: How long an input may be pending before it is stale; by default 7 days.
@@ -91,7 +91,7 @@ class Inputs:
         reason: str,
         by: str | None = None,
     ) -> SkippedInput:
-        """Skip an input: nothing new starts because of it.
+        """Skip an input, so that nothing new starts because of it.
 
         Its pending events are skipped. A run that has reserved some of its events is cancelled if
         it has not sent its effect yet; otherwise, the run completes. Consumed events stay consumed.

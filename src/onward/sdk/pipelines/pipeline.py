@@ -27,14 +27,14 @@ C = TypeVar("C", bound=type[Any])
 
 
 class Pipeline:
-    """A pipeline in code: topics, producers that publish events, and consumers that handle them.
+    """A pipeline in code: topics, producers that publish events, and consumers that handle events.
 
-    A worker serves all pipelines of its process, or those that you pass:
-    `app.worker(pipelines=[...])`. It checks them when it starts, and raises one error that lists
-    all problems.
+    A worker serves all pipelines defined in its process, or only those that you pass to it:
+    `app.worker(pipelines=[...])`. It checks these pipelines when it starts, and raises one error
+    that lists all problems.
 
     Args:
-        name: Its name. The names of its handlers begin with it: `mail-to-sheet.AddRow`.
+        name: Its name. The names of its handlers begin with it, as in `mail-to-sheet.AddRow`.
         parallel: Whether consumers handle events with different keys in parallel. By default, only
             one run of the pipeline is open at a time.
         queue: The queue of its runs.
@@ -88,7 +88,7 @@ class Pipeline:
         max_pending: int | None = None,
         max_age: DurationLike | None = None,
     ) -> Topic[Any]:
-        """Declare a topic and return it; takes the arguments of `Topic`.
+        """Declare a topic and return it. Takes the same arguments as `Topic`.
 
         Raises:
             BadInput: the name or a limit is not valid.
@@ -110,18 +110,18 @@ class Pipeline:
     ) -> Callable[[P], P]:
         """Make an async function a producer: `async def poll(ctx, state)`.
 
-        It reads from the outside world, publishes new items with `ctx.publish`, and returns its new
-        state, such as a cursor. One commit stores the events and the state. The decorator returns
-        the function itself, so a unit test can await it: `await poll(ctx, None)`.
+        The function reads from the outside world, publishes new items with `ctx.publish`, and
+        returns its new state, such as a cursor. One commit stores the events and the state. The
+        decorator returns the function itself, so a unit test can await it: `await poll(ctx, None)`.
 
         Args:
-            every: The interval at which it runs, such as "5m".
-            cron: A cron expression instead, as in `Schedule`.
+            every: The interval at which the producer runs, such as "5m".
+            cron: A cron expression, instead of `every`; see `Schedule`.
             zone: The time zone of the cron expression.
-            publishes: The topics that it may publish to.
+            publishes: The topics that the producer may publish to.
             name: Its name in the pipeline; by default the name of the function.
             timeout: How long a run may take.
-            retry: The retry policy after it has raised `Retryable`.
+            retry: The retry policy to apply when the producer raises `Retryable`.
         """
         options = HandlerOptions(publishes, timeout, retry, every=every, cron=cron, zone=zone)
 
@@ -150,15 +150,15 @@ class Pipeline:
         itself, so a unit test can create an instance and await its methods. See `Consumer`.
 
         Args:
-            subscribes: The topics that it reads.
+            subscribes: The topics that the consumer reads.
             publishes: The topics that `next` may publish to.
-            start: Which events a new consumer gets: "now" for events that are published from now
-                on, "earliest" for all events that the topics still have.
+            start: Which events a new consumer receives: "now" for those published after its first
+                declaration, "earliest" for all events that the topics still contain.
             name: Its name in the pipeline; by default the name of the class.
             timeout: How long `prepare` and `next` may take.
-            retry: The retry policy after it has raised `Retryable`.
-            min_wake: The minimum time from now until `wake_at`; by default 30 seconds.
-            max_wake: The maximum time from now until `wake_at`; by default a day.
+            retry: The retry policy to apply when the consumer raises `Retryable`.
+            min_wake: The shortest delay that `wake_at` may set; by default 30 seconds.
+            max_wake: The longest delay that `wake_at` may set; by default a day.
         """
         options = HandlerOptions(
             publishes,

@@ -23,8 +23,8 @@ Names: TypeAlias = list[str]
 class Pipelines:
     """Operations on the pipelines of an app (`app.pipelines`): list, run, pause and resume them.
 
-    Workers declare pipelines when they start. Every method raises `NotFound` if there is no
-    pipeline with that name.
+    Workers declare pipelines when they start. The methods raise `NotFound` if there is no pipeline
+    with the given name.
     """
 
     def __init__(self, engine: ClientEngine) -> None:
@@ -36,14 +36,14 @@ class Pipelines:
         return self._opened.pipelines
 
     async def declare(self, *pipelines: Pipeline) -> None:
-        """Declare pipelines in the database, as the code of this process defines them.
+        """Declare pipelines in the database, as defined in this process's code.
 
-        A worker does this with the pipelines that it serves when it starts. Use it to publish to a
-        new pipeline before its first worker starts. Handlers that are no longer in the code are
-        removed.
+        When a worker starts, it does this for the pipelines that it serves. Call this method if you
+        need to publish to a new pipeline before its first worker starts. Handlers that are no
+        longer in the code are removed.
 
         Raises:
-            BadPipeline: they are not declared correctly; the error lists all problems.
+            BadPipeline: the pipelines are not declared correctly; the error lists all problems.
         """
         for each in checked(pipelines):
             await self._engine.declare(each)
@@ -63,7 +63,7 @@ class Pipelines:
 
         Args:
             name: The pipeline.
-            producer: One producer, such as "poll"; by default all of them.
+            producer: One producer, such as "poll"; by default all producers of the pipeline.
 
         Returns:
             The names of the producers that will run.
@@ -74,14 +74,14 @@ class Pipelines:
         return await self._engine.trigger(name, producer)
 
     async def pause(self, name: str | None = None) -> None:
-        """Start no more runs of a pipeline or, without a name, of any pipeline.
+        """Stop starting new runs of a pipeline or, without a name, of all pipelines.
 
         Runs that are open continue. Events and due producers wait.
         """
         await self._engine.pause(name)
 
     async def resume(self, name: str | None = None) -> Names:
-        """End a pause and unblock handlers of a pipeline or, without a name, of all pipelines.
+        """Resume a pipeline and unblock its handlers or, without a name, do this for all pipelines.
 
         Returns:
             The ids of the runs that are retried.

@@ -76,9 +76,10 @@ class PublishOperations:
         Args:
             topic: The topic, or its name, as in `publish`.
             payloads: The payloads of the events.
-            id: Returns the id of an event, given its payload.
-            key: Returns the key of an event.
-            input: Returns the external item that an event comes from.
+            id: A function that returns the id of an event, given its payload.
+            key: A function that returns the key of an event, given its payload.
+            input: A function that returns the external item that an event comes from, given its
+                payload.
 
         Returns:
             How many of the events are new.

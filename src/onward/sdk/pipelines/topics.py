@@ -31,8 +31,8 @@ Ids: TypeAlias = list[str]
 class Topics:
     """Operations on the topics of an app (`app.topics`): count, show, replay and skip their events.
 
-    Every method takes a topic or its name, and raises `NotFound` if there is no such topic. The
-    name of a consumer includes its pipeline, as in `mail-to-sheet.AddRow`.
+    The methods accept a topic or its name, and raise `NotFound` if there is no such topic. The name
+    of a consumer includes its pipeline, as in `mail-to-sheet.AddRow`.
     """
 
     def __init__(self, engine: ClientEngine) -> None:
@@ -59,13 +59,14 @@ class Topics:
         ids: Iterable[str] | None = None,
         consumer: str | None = None,
     ) -> Events:
-        """Return the oldest events that are pending, without reserving them.
+        """Return the oldest pending events, without reserving them.
 
         Args:
             topic: The topic.
             limit: The maximum number of events to return: 1 to 1,000.
-            ids: Return the events with these ids instead, in any state.
-            consumer: Only events that are pending for this consumer; by default, for any consumer.
+            ids: The ids of the events to return instead, in any state.
+            consumer: Only events that are pending for this consumer; by default, for at least one
+                consumer.
         """
         if not 1 <= limit <= MAX_PEEK:
             raise BadInput(
