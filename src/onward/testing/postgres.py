@@ -95,7 +95,8 @@ class PostgresServer:
     def url(self, database: str, *, tcp: bool = False) -> str:
         """Return the address of a database: that of a socket or, with `tcp`, of a loopback port.
 
-        The server of `ONWARD_TEST_POSTGRES_URL` has only one address, which is used in both cases.
+        The server that `ONWARD_TEST_POSTGRES_URL` points to has only one address, which is used in
+        both cases.
         """
         if self._cluster is None:
             return urlsplit(self._admin_url)._replace(path=f"/{quote(database)}").geturl()
