@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 RECONNECTING = Retry(attempts=None, delay="100ms", factor=2, max_delay="5s", jitter=0.5)
 """How long to wait before a stream is opened again."""
 
+STEADY_SECONDS = 1.0
+"""After a stream that was open for this long, the next one is opened at once."""
+
 PATIENCE_SECONDS = 2.0
 """For how long a call waits for a server that can be reached."""
 

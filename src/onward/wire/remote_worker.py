@@ -16,7 +16,7 @@ from onward.model.workers import ClaimAnswer, News
 from onward.wire.commit_queue import MAX_BYTES, CommitQueue, WireLimits
 from onward.wire.messages import messages
 from onward.wire.methods import METHODS
-from onward.wire.network import PATIENCE_SECONDS, RECONNECTING
+from onward.wire.network import PATIENCE_SECONDS, RECONNECTING, STEADY_SECONDS
 from onward.wire.proxies import sends
 from onward.wire.renewals import open_renewer
 from onward.wire.stream import BEAT
@@ -175,8 +175,8 @@ class RemoteWorker(WorkerEngine):
             if session is not None:
                 opened_at = asyncio.get_running_loop().time()
                 self._close_session(await session.closed)
-                is_short = asyncio.get_running_loop().time() - opened_at < self._beat.ping
-                tries = tries + 1 if is_short else 0
+                is_steady = asyncio.get_running_loop().time() - opened_at > STEADY_SECONDS
+                tries = 0 if is_steady else tries + 1
                 session = None
             if tries:
                 delay = RECONNECTING.delay_after(tries, self._network.randomness.random())

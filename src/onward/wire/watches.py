@@ -9,7 +9,7 @@ from onward.core.run import TERMINAL
 from onward.errors import OnwardError, StoreUnusable, Unavailable
 from onward.model.runs import RunEnd
 from onward.wire.messages import messages
-from onward.wire.network import RECONNECTING
+from onward.wire.network import RECONNECTING, STEADY_SECONDS
 from onward.wire.problems import to_error
 from onward.wire.rows import codec
 from onward.wire.rpc import WATCH
@@ -97,7 +97,7 @@ class Watches:
             self._task = None
 
     async def _watch_once(self) -> bool:
-        """Watch until the stream is over, and return whether it lasted."""
+        """Watch until the stream is over, and return whether it was steady."""
         loop = asyncio.get_running_loop()
         ping = messages.WatchRequest(ping=True)
         stream = Stream(self._network, WATCH, self._on_frame, ping, self._beat)
@@ -120,7 +120,7 @@ class Watches:
             stream.failure, (Unavailable, StoreUnusable)
         ):
             raise stream.failure
-        return loop.time() - begun > self._beat.ping
+        return loop.time() - begun > STEADY_SECONDS
 
     def _send_new(self) -> None:
         new, self._new = self._new, []
