@@ -64,7 +64,8 @@ EVENTS: dict[str, LogEvent] = dict(
             "run",
             _INFO,
             f"{_RUN} worker",
-            "the worker is stopping and released this run; another worker can continue it",
+            "the worker released this run, in most cases because the worker is stopping; another"
+            " worker can continue it",
         ),
         _event(
             "run.lost",
@@ -103,8 +104,8 @@ EVENTS: dict[str, LogEvent] = dict(
             _WARNING,
             f"{_RUN} effects",
             "the run was not retried, because the effects that it sent after the error may have"
-            " undone work that a retry would keep; if they did not, run: onward runs retry %(run)s"
-            " --force",
+            " undone work that a retry would keep; if they did not, retry the run with: onward runs"
+            " retry --force",
         ),
         _event(
             "run.end_failed",
@@ -120,7 +121,7 @@ EVENTS: dict[str, LogEvent] = dict(
             _WARNING,
             f"{_RUN} calls where",
             "a step that is not awaited does not run, and a task that outlives its run is"
-            " cancelled; await them",
+            " cancelled; await these calls",
         ),
         _event(
             "run.blocking",
@@ -158,8 +159,8 @@ EVENTS: dict[str, LogEvent] = dict(
             _WARNING,
             f"{_STEP} overrun_seconds abandoned_threads",
             "this code was cancelled but is still running, because a thread cannot be stopped; its "
-            "result is ignored; the worker replaces the thread, but no more threads than it "
-            "started with; give this code its own timeout",
+            "result is ignored; a new thread takes the place of this one, unless the worker has "
+            "already replaced as many threads as it started with; give this code its own timeout",
         ),
         _event(
             "step.waits_for_thread",
@@ -278,7 +279,13 @@ EVENTS: dict[str, LogEvent] = dict(
             "another worker deleted the lease, because it was not renewed in time; this worker can"
             " no longer write, and other workers continue its runs",
         ),
-        _event("worker.dead", "worker", _WARNING, "worker runs continued_by"),
+        _event(
+            "worker.dead",
+            "worker",
+            _WARNING,
+            "worker runs continued_by",
+            "the worker did not renew its lease, because it died or was cut off",
+        ),
         _event(
             "worker.replaced",
             "worker",
