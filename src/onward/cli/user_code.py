@@ -160,5 +160,5 @@ def apps_of(module: ModuleType) -> dict[str, App]:
 
 def _advice(found: object) -> str:
     if isinstance(found, SyncApp):
-        return "This command needs an App. Define one as well: app = App(...)"
+        return "This command needs an App, not a SyncApp. Define one as well: app = App(...)"
     return 'Define an App at the top level of the module: app = App("onward.db")'

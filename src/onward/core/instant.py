@@ -72,9 +72,9 @@ def duration(value: DurationLike) -> Duration:
     """
     length = _parsed(value)
     if length < 0:
-        raise _bad(value, "is negative", "Use 0 or a longer duration.")
+        raise _bad(value, "is negative", 'Use 0 or more, such as "1h30m".')
     if length > MAX_DURATION:
-        raise _bad(value, "is longer than a thousand years", "Use a shorter duration.")
+        raise _bad(value, "is longer than a thousand years", 'Use a shorter one, such as "1h30m".')
     return length
 
 
