@@ -135,7 +135,9 @@ def test_a_port_that_was_asked_for_and_is_in_use_is_an_error(folder: Path) -> No
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with WorkerProcess(folder, "orders", "--grpc", address, command="dev") as dev:
             assert dev.status() == 2
-    assert dev.log == [f"onward: address {address} is in use. Choose another one with --grpc.\n"]
+    assert dev.log == [
+        f"onward: address {address} is in use. Choose another address with --grpc.\n"
+    ]
 
 
 @pytest.mark.parametrize(

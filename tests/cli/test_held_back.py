@@ -54,7 +54,10 @@ def test_a_run_that_is_held_back_is_shown_with_reasons_and_the_next_command(
         "workflow 'shopping' is paused",
     ]
     assert all(reason in out for reason in reasons)
-    assert "\nNext: Wait until one has ended, or: onward queues limit default MAX --db " in out
+    assert (
+        "\nNext: Wait until a run ends, or raise the limit: onward queues limit default MAX --db "
+        in out
+    )
     shown = ask("runs", "show", "order-1", "--db", held, "--json").thing["held_back"]
     assert [each["text"] for each in shown] == reasons
 

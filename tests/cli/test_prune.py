@@ -100,7 +100,7 @@ def test_a_file_says_how_long_runs_are_kept(ask: Ask, database: str, tmp_path: P
 def test_if_retention_is_off_an_age_must_be_given(ask: Ask, database: str) -> None:
     answer = ask("prune", "--db", database, ONWARD_RETENTION="off")
     assert answer.status == 2
-    assert "Pass --older-than" in answer.err
+    assert "To delete runs anyway, pass --older-than" in answer.err
     assert ask("prune", "--db", database, "--older-than", "1d", ONWARD_RETENTION="off").status == 0
 
 

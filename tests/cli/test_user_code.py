@@ -114,7 +114,7 @@ def test_two_schedules_of_a_module_with_one_name_are_refused(
         ("m.app", "app = App('a.db')", "'m.app' is not a module.", "Use m:app"),
         ("m", "a = App('a.db')\nb = App('b.db')", "has several Apps: a, b.", "such as m:a"),
         ("m", "", "has no App at its top level", 'app = App("onward.db")'),
-        ("m", "app = App('a.db').sync()", "has no App at its top level", "A SyncApp cannot run"),
+        ("m", "app = App('a.db').sync()", "has no App at its top level", "an App, not a SyncApp"),
         ("m:shop", "app = App('a.db')", "m:shop does not exist.", "Apps in this module: app"),
         ("m:hello", "app = App('a.db')", "m:hello is of type Workflow", "this module: app"),
         ("m", "import nosuch", "raised ModuleNotFoundError", "No module named 'nosuch'"),

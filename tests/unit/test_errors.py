@@ -140,7 +140,8 @@ def test_a_message_ends_with_a_full_stop_though_its_advice_has_none(
 
 
 @pytest.mark.parametrize(
-    "advice", ["Install it: pip install 'onward[postgres]'", "List them: onward schedules list"]
+    "advice",
+    ["Install it: pip install 'onward[postgres]'", "List the schedules: onward schedules list"],
 )
 def test_a_command_at_the_end_of_a_message_can_be_copied(advice: str) -> None:
     assert str(errors.StoreUnusable("the store", "is not there", advice)).endswith(advice)

@@ -52,7 +52,7 @@ class ConfiguredCommand(click.Command):
             if key not in known:
                 raise click.UsageError(
                     f"{key} is not an option of [{self.table}] in the settings file. "
-                    f"Use {', '.join(known)}."
+                    f"Use one of: {', '.join(known)}."
                 )
         return {str(known[key].name): value for key, value in table.items()}
 

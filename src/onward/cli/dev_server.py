@@ -112,7 +112,7 @@ def _checked(address: str) -> str:
             "Listen on 127.0.0.1, or use onward server",
         )
     if not _is_free(address):
-        raise BadInput(f"address {address}", "is in use", "Choose another one with --grpc")
+        raise BadInput(f"address {address}", "is in use", "Choose another address with --grpc")
     return address
 
 

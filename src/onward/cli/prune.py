@@ -72,8 +72,8 @@ def _keep(older_than: str | None, states: Sequence[str]) -> Retention:
         if keep is None:
             raise BadInput(
                 "the setting `retention`",
-                "is off, so no run is old enough to be deleted",
-                "Pass --older-than",
+                "is off, so runs are kept indefinitely",
+                "To delete runs anyway, pass --older-than",
             )
     else:
         keep = read_retention(older_than) or Retention()

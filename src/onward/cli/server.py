@@ -114,7 +114,9 @@ def _made(given: Given, options: dict[str, Any]) -> OnwardServer:
     settings = load(given.flags, os.environ, folder)
     if is_server(settings.db):
         raise BadInput(
-            "the database", "is the address of a server", "Pass a file or postgresql://... as --db"
+            "the database setting",
+            "is the address of a server, not of a database",
+            "Pass a file or postgresql://... as --db",
         )
     return made(
         settings.db,

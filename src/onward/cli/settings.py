@@ -133,7 +133,7 @@ def _checked(found: dict[str, Any], path: Path) -> dict[str, str]:
     for name, value in found.items():
         if name not in (*DEFAULTS, RETENTION):
             known = ", ".join((*DEFAULTS, RETENTION, f"[{WORKER}]", f"[{SERVER}]"))
-            raise BadInput(f"{name} in {path}", "is not a known setting", f"Use {known}")
+            raise BadInput(f"{name} in {path}", "is not a known setting", f"Use one of: {known}")
         if not isinstance(value, str):
             raise BadInput(f"{name} in {path}", "is not a string", f'Write {name} = "..."')
     settings: dict[str, str] = dict(found)

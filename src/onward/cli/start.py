@@ -78,7 +78,7 @@ def add_start(root: click.Group) -> None:
             raise click.UsageError("--timeout requires --wait.")
         given = from_json("JSON", arguments)
         if not isinstance(given, dict | list):
-            raise click.BadParameter("expected an object or a list.", param_hint="JSON")
+            raise click.BadParameter("expected an object or a list of values.", param_hint="JSON")
         chosen = _options(**options)
         if module:
             started = await _start_checked(context.app, name, given, chosen, module)

@@ -147,7 +147,8 @@ def _only(module: ModuleType) -> App:
     what = f"module {module.__name__!r}"
     if apps:
         first = f"{module.__name__}:{next(iter(apps))}"
-        raise BadInput(what, f"has several Apps: {', '.join(apps)}", f"Name one, such as {first}")
+        advice = f"Pass one of them, such as {first}"
+        raise BadInput(what, f"has several Apps: {', '.join(apps)}", advice)
     fact = f"has no App at its top level ({module.__file__})"
     raise BadInput(what, fact, _advice(getattr(module, _USUAL, None)))
 
@@ -159,5 +160,5 @@ def apps_of(module: ModuleType) -> dict[str, App]:
 
 def _advice(found: object) -> str:
     if isinstance(found, SyncApp):
-        return "A SyncApp cannot run this worker. Define an App as well: app = App(...)"
-    return 'Define one at the top level of the module: app = App("onward.db")'
+        return "This command needs an App, not a SyncApp. Define one as well: app = App(...)"
+    return 'Define an App at the top level of the module: app = App("onward.db")'

@@ -45,7 +45,7 @@ def check_id(text: object, what: str) -> str:
         raise BadInput(
             what,
             f"is {size:,} bytes long; the limit is {MAX_ID_BYTES}",
-            "Use a shorter one, such as a hash of it.",
+            "Use a shorter text, such as a hash of this one.",
         )
     return str.__str__(text)
 
@@ -63,5 +63,7 @@ def check_name(name: str, what: str) -> str:
             fact = f'begins with "{kind} ", which is reserved for other kinds of runs'
             raise BadInput(f"{what} {name!r}", fact, "Use another name")
     if name.startswith("onward."):
-        raise BadInput(f"{what} {name!r}", 'begins with "onward."', "Use another name")
+        raise BadInput(
+            f"{what} {name!r}", 'begins with "onward.", which is reserved', "Use another name"
+        )
     return check_id(name, what)

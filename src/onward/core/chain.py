@@ -73,7 +73,9 @@ def follow(
     children or effects.
     """
     if not newest:
-        return Refused("another run already follows it")
+        return Refused(
+            "it was already retried, forked or continued; act on the newest run of its id"
+        )
     if link is Link.CONTINUE:
         if unsettled:
             return Refused("it has open branches or effects; await them before continue_as_new")

@@ -36,7 +36,7 @@ _UNITS = {
 }
 _SHOWN = {unit: _UNITS[unit] for unit in ("d", "h", "m", "s", "ms", "us")}
 _PART = re.compile(r"([0-9]{1,30})(?:\.([0-9]{1,30}))?(ms|us|[wdhms])", re.ASCII)
-_ADVICE = 'Write it like "1h30m", "250ms" or "3d", or give seconds.'
+_ADVICE = 'Write a duration like "1h30m", "250ms" or "3d", or give seconds.'
 
 
 class TimedeltaLike(Protocol):
@@ -72,9 +72,9 @@ def duration(value: DurationLike) -> Duration:
     """
     length = _parsed(value)
     if length < 0:
-        raise _bad(value, "is negative")
+        raise _bad(value, "is negative", 'Use 0 or more, such as "1h30m".')
     if length > MAX_DURATION:
-        raise _bad(value, "is longer than a thousand years")
+        raise _bad(value, "is longer than a thousand years", 'Use a shorter one, such as "1h30m".')
     return length
 
 
@@ -118,12 +118,12 @@ def _from_text(text: str) -> Duration:
     return length
 
 
-def _bad(value: DurationLike, fact: str) -> BadInput:
+def _bad(value: DurationLike, fact: str, advice: str = _ADVICE) -> BadInput:
     # An int of thousands of digits refuses to be shown at all.
     shown = "of many digits" if isinstance(value, int) and value.bit_length() > 200 else repr(value)
     if len(shown) > 80:
         shown = f"{shown[:60]}…{shown[-10:]}"
-    return BadInput(f"duration {shown}", fact, _ADVICE)
+    return BadInput(f"duration {shown}", fact, advice)
 
 
 def show(length: Duration) -> str:

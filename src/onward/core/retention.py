@@ -70,7 +70,7 @@ def read_retention(given: RetentionLike) -> Retention | None:
     for name, value in given.items():
         if name not in Retention.__match_args__:
             known = ", ".join(Retention.__match_args__)
-            raise BadInput(f"retention key {name!r}", "is not known", f"Use {known}")
+            raise BadInput(f"retention key {name!r}", "is not known", f"Use one of: {known}")
         if value is None and name == "ids":
             raise BadInput("retention of ids", "is None", 'Pass a duration, such as "365d"')
         wanted[name] = None if value is None else duration(value)

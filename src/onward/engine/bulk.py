@@ -48,11 +48,11 @@ def target_query(action: BulkAction, query: RunQuery) -> RunQuery:
         advice = "Use failed or timed_out"
         raise BadInput(f"state={query.state!r}", "is not a state of dead letters", advice)
     if query.error is not None or query.failed_step is not None or query.since is not None:
-        raise BadInput(
-            "error, failed_step and since",
-            "select only dead letters",
-            "Leave them out, or leave out the state",
-        )
+        what, fact = "error, failed_step and since", "select only dead letters"
+        if kind is Targets.DEAD:
+            fact += f", but state={query.state!r} selects other runs"
+            raise BadInput(what, fact, "Leave out these filters, or leave out the state")
+        raise BadInput(what, f"{fact}, but {action} acts on {kind} runs", "Leave them out")
     if kind is Targets.OPEN:
         return query._replace(is_open=True)
     if kind is Targets.PAUSED and query.state not in (None, RunState.PAUSED):
@@ -104,7 +104,7 @@ async def _act(store: Store, action: BulkAction, target: Target, options: BulkOp
         case _:
             assert_never(action)
     if not accepted:
-        raise RunOver(run_id, _TOO_LATE[action])
+        raise RunOver(run_id, _TOO_LATE[action], "Nothing was changed")
 
 
 async def _is_done(store: Store, action: BulkAction, target: Target) -> bool:

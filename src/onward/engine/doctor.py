@@ -144,7 +144,8 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
             "crashes",
             f"{count_of(names, 'run')} whose last worker died: {some_of(names)}",
             "A run that kills 5 workers in a row ends as failed (crashed)",
-            f"Check it for high memory use and native code: onward runs show {quote(names[0])}",
+            "Check their code for high memory use and for native code that crashes: "
+            f"onward runs show {quote(names[0])}",
         )
     effects = await effect_infos(store, await ledger.open_effects(store, limit=MAX_COUNTED))
     uncertain = [effect.id for effect in effects if effect.waits_for == "verdict"]
@@ -159,9 +160,9 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     if stale:
         yield Finding(
             "outbox",
-            "messages or starts from your transactions that have been undelivered for more than "
-            f"{show(limits.outbox)}: {stale}",
-            "A running worker delivers them within a second",
+            f"{count_text(stale, 'message')} from your transactions (starts included) undelivered "
+            f"for more than {show(limits.outbox)}",
+            "A running worker delivers messages within a second",
             "Start a worker: onward worker MODULE",
         )
 
@@ -181,10 +182,11 @@ async def _late(store: Store, age: Duration) -> list[Finding]:
         return []
     names = [run.id for run in waiting]
     is_full = any([await full_workers(store, run) for run in waiting[:MAX_NAMED]])
-    meaning, advice = "Live workers serve them, but claim none of them", "Check their logs"
+    meaning = "Live workers serve their queues, but claim none of them"
+    advice = "Check the logs of these workers"
     if is_full:
-        meaning = "Live workers serve them, but have no free slots"
-        advice = "Start more workers, or raise --slots"
+        meaning = "Live workers serve their queues, but have no free slots"
+        advice = "Start more workers, or raise --slots. To see them"
     text = f"{count_of(names, 'run')} ready for more than {show(age)}: {some_of(names)}"
     return [Finding("late", text, meaning, f"{advice}: onward workers list")]
 
@@ -232,7 +234,7 @@ async def _clock(store: Store) -> list[Finding]:
             "clock",
             f"the store's time is {apart} {side} this machine's clock",
             "Timers, deadlines and leases follow the store's time",
-            "Synchronise the clocks of both machines (NTP)" if has_own_clock else "onward clock",
+            "Synchronize the clocks of both machines (NTP)" if has_own_clock else "onward clock",
         )
     ]
 
@@ -247,8 +249,8 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
                 "lease",
                 f"worker {worker} has not renewed its lease for {since}, but still has "
                 f"{count_text(running, 'run')}",
-                "No live worker has taken over",
-                "Start a worker that takes over: onward worker MODULE",
+                "No live worker has taken them over",
+                "Start a worker that takes them over: onward worker MODULE",
             )
     alive = [row for row in await store.workers() if row.is_alive and not row.draining]
     if len({row.version for row in alive}) > 1:
@@ -257,7 +259,7 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
             if row.version not in pinned:
                 yield Finding(
                     "old_worker",
-                    f"worker {row.worker} has version {row.version!r}, others have "
+                    f"worker {row.worker} has version {row.version!r}, the newest worker has "
                     f"{alive[0].version!r}",
                     "No open run is pinned to its version",
                     f"Stop it: onward workers drain {row.worker}",

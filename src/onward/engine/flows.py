@@ -223,9 +223,10 @@ def restrictions(run: RunRow, flows: Sequence[InForce], now: int) -> Iterator[tu
         full = limits.max is not None and counted >= limits.max
         if full and not (begun and limits.hold is Hold.OPEN):
             text = f"{what} has {counted} of {limits.max} runs {limits.hold}"
-            yield "limit", text, f"Wait until one has ended, or: onward queues limit {option} MAX"
+            move = f"Wait until a run ends, or raise the limit: onward queues limit {option} MAX"
+            yield "limit", text, move
         if limits.rate is not None and next_at is not None and next_at > now and not begun:
             rate = rate_text(limits.rate)
             at = f"{shown_time(next_at):%H:%M:%S}Z"
             text = f"{what} has a rate of {rate}, and the next run may start at {at}"
-            yield "rate", text, "Wait until then"
+            yield "rate", text, f"Wait until {at}"

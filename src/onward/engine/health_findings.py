@@ -46,7 +46,8 @@ def examine_file(url: str) -> list[Finding]:
         Finding(
             "journal_mode",
             f"{address} is not in WAL mode",
-            "Another program changed it, or it is a restored copy. Each commit blocks all readers",
+            "Another program turned it off, or the file is a restored copy. Each commit now "
+            "blocks all readers",
             "Start a worker, or open the file with any App: both turn WAL on. Then find out which "
             "program turned it off",
         )
@@ -77,7 +78,7 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
             "free_space",
             f"{_size(health.free)} of the file's {_size(health.size)} is unused",
             "New runs use that space; the file does not shrink by itself",
-            "While no worker runs: sqlite3 FILE VACUUM",
+            "To shrink the file, stop all workers, then run: sqlite3 FILE VACUUM",
         )
     for table in health.tables:
         if table.dead > limits.dead and table.dead > table.rows:
@@ -93,7 +94,7 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
             "transaction",
             f"a transaction has been open for {since}",
             "Vacuum cannot remove rows deleted after the transaction began, so tables grow",
-            "Find it in pg_stat_activity, and terminate it",
+            "Find its connection in pg_stat_activity, and terminate it",
         )
 
 

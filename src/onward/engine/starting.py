@@ -11,7 +11,7 @@ import msgspec
 from onward.codec import check_id
 from onward.core.ids import is_uid
 from onward.core.inbox import MessageKind
-from onward.core.instant import MAX_DURATION
+from onward.core.instant import MAX_DURATION, show
 from onward.core.run import TERMINAL, Reason, RunState, in_words
 from onward.engine.payloads import pack
 from onward.engine.policies import read_policy, write_policy
@@ -177,7 +177,7 @@ def check_priority(priority: int) -> int:
         raise BadInput(
             f"priority {priority!r}",
             f"is not a whole number between -{MAX_PRIORITY:,} and {MAX_PRIORITY:,}",
-            "Use small numbers; 0 is the default",
+            "Use a number in this range; the default is 0",
         )
     return priority
 
@@ -230,7 +230,7 @@ def check_run_options(run: NewRun) -> None:
     for option, length in (("delay", run.delay_in), ("deadline", run.deadline_in)):
         if length is not None and not 0 <= length <= MAX_DURATION:
             fact = "is negative, or longer than a thousand years"
-            raise BadInput(f"{option} {length}", fact, "Use a shorter one")
+            raise BadInput(f"{option} {show(length)}", fact, "Use a shorter duration, or 0")
     if run.retry is not None:
         _check_policy(run.retry)
 

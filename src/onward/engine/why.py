@@ -99,7 +99,7 @@ async def full_workers(store: Store, row: RunRow) -> list[Blocker]:
     if not workers or any(worker.running < worker.slots for worker in workers):
         return []
     those = "worker" if len(workers) == 1 else f"{len(workers)} workers"
-    text = f"all slots of the {those} that could take it are in use"
+    text = f"all slots of the {those} that could take the run are in use"
     return [Blocker("slots", text, "Wait, start another worker, or raise --slots")]
 
 
@@ -109,7 +109,8 @@ def _silent_worker(renewal: Renewal) -> list[Blocker]:
         return []
     text = f"its worker {renewal.worker} last renewed its lease {renewal.silence} ago"
     move = (
-        f"Wait; if it is gone, its lease of {show(renewal.length)} expires, and another continues"
+        f"Wait; if the worker is gone, its lease of {show(renewal.length)} expires, and another "
+        "worker continues the run"
     )
     return [Blocker("lease", text, move)]
 
@@ -154,7 +155,7 @@ def _blockers(report: RunReport) -> list[Blocker]:
 def _gone(text: str, report: RunReport) -> Blocker:
     """Return that the worker of a running run does not execute it any more."""
     if report.is_taken_over:
-        return Blocker("takeover", text, "Wait; another worker takes it over within one lease")
+        return Blocker("takeover", text, "Wait; another worker takes over the run within one lease")
     return Blocker("worker", text, "Start a worker: onward worker MODULE")
 
 
@@ -173,7 +174,10 @@ def next_of_divergence(info: RunInfo) -> str:
     at = info.diverged_at
     if at is not None and at.step is None:
         cancel = f"onward runs cancel {quote(info.id)}"
-        return f"Deploy code that fits, or start it again with arguments that fit, after: {cancel}"
+        return (
+            "Deploy code that matches the arguments, or cancel the run and start it again with "
+            f"arguments that match: {cancel}"
+        )
     step = "STEP" if at is None or at.step is None else quote(at.step)
     fork = f"onward runs fork {quote(info.id)} --step {step}"
     if at is not None and at.needs_result:
@@ -201,7 +205,7 @@ def _call(info: RunInfo, call: PendingCall) -> Blocker:
         case _ if call.run is not None:
             move = f"onward runs show {call.run}"
         case _:
-            move = "Wait until it ends"
+            move = f"Wait until the {call.kind} ends"
     return Blocker(call.kind, f"it waits for {call.kind} {call.name} ({since}{until})", move)
 
 

@@ -15,6 +15,7 @@ from onward.engine.sending import wakes_for
 from onward.engine.starting import check_started
 from onward.errors import BadInput, NotFound, RunOver
 from onward.model.messages import NewMessage
+from onward.store.pipelines.publishing import DECLARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,6 +96,4 @@ class CallerTransaction:
         await self._within.prepare_to_write()
         unknown = await self._within.publish(events)
         if unknown is not None:
-            raise NotFound(
-                "topic", unknown, self._store.namespace, "Start a worker that declares it"
-            )
+            raise NotFound("topic", unknown, self._store.namespace, DECLARE)

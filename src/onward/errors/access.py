@@ -8,6 +8,10 @@ from typing import ClassVar
 from onward.errors.root import UserError, closed
 from onward.errors.stores import Unavailable
 
+_PROTOCOL = "Check that the worker follows the worker protocol."
+_REFUSED = {"queue": "Use a key that has this scope, or serve other queues."}
+"""What to do about a write that was refused, for rules that a key can break."""
+
 
 @dataclass(eq=False, repr=False)
 class Unauthenticated(UserError):
@@ -47,7 +51,8 @@ class NamespaceDisabled(UserError):
     def __str__(self) -> str:
         return (
             f"namespace {self.namespace!r} is disabled: nothing was started or published. "
-            "Use another namespace, or enable this one (onward namespaces enable)."
+            "Use another namespace, or enable this one "
+            f"(onward namespaces enable {self.namespace})."
         )
 
 
@@ -81,5 +86,5 @@ class WriteRefused(UserError):
     def __str__(self) -> str:
         return (
             f"the server refused a write (rule {self.rule}): {closed(self.fact)} "
-            "Check that the worker follows the worker protocol."
+            f"{_REFUSED.get(self.rule, _PROTOCOL)}"
         )

@@ -66,7 +66,7 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-_COMMANDS = ("createdb", "onward", "pip")
+_COMMANDS = ("createdb", "mkdir", "onward", "pip")
 
 
 def closed(text: str) -> str:

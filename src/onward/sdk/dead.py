@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import duration
@@ -167,7 +168,10 @@ class Dead:
         info = await self._engine.info(id)
         if info.state not in DEAD or info.discarded is not None:
             raise NotFound(
-                "dead letter", id, self._engine.namespace, "Look at the run: onward runs show"
+                "dead letter",
+                id,
+                self._engine.namespace,
+                f"Look at the run: onward runs show {quote(id)}",
             )
         return info
 

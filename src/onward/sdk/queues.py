@@ -87,7 +87,7 @@ class Queues:
             raise BadInput(
                 f"weight={weight!r}",
                 f"is not a whole number between 1 and {MAX_WEIGHT:,}",
-                "Use a small number",
+                "Use a number in this range",
             )
         flow = FlowId(FlowKind.KEY, check_flow_key(key), check_id(queue, "the queue"))
         await self._engine.change_flow(flow, FlowChange(weight=weight))
@@ -124,7 +124,7 @@ def _flow(queue: Any, workflow: Any, key: str | None = None) -> FlowId:
         BadInput: it is about nothing, or about two things.
     """
     if (queue is None) == (workflow is None):
-        raise BadInput("the call", "needs a queue or a workflow", "Pass one of them")
+        raise BadInput("the call", "needs either a queue or a workflow", "Pass one of them")
     if workflow is not None:
         if key is not None:
             raise BadInput(

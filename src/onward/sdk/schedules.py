@@ -152,7 +152,7 @@ class Schedules:
         known = (*_CALL, "cron", "every", "jitter", *_PLAIN)
         unknown = next((field for field in fields if field not in known), None)
         if unknown is not None:
-            raise BadInput(f"field {unknown!r}", "is unknown", f"Use {', '.join(known)}.")
+            raise BadInput(f"field {unknown!r}", "is unknown", f"Use one of: {', '.join(known)}.")
         changes: dict[str, Any] = {}
         if any(field in fields for field in _CALL):
             if "workflow" not in fields:

@@ -72,7 +72,7 @@ async def _report(engine: ClientEngine, run: str) -> None:
             "run.stuck",
             RunScope(run, info.uid, info.name),
             state=info.state,
-            seconds=STUCK_SECONDS,
+            waited_seconds=STUCK_SECONDS,
             why="; ".join(str(each).partition("\n")[0] for each in why),
             next=why[0].next,
         )

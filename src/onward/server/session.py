@@ -226,7 +226,9 @@ class StreamSession:
 
     def _receive_claim(self, request_id: int, request: Any) -> None:
         if self._claim is not None:
-            raise BadInput("a second claim", "is not allowed", "Wait until the first is answered")
+            raise BadInput(
+                "a second claim", "is not allowed", "Wait until the first claim is answered"
+            )
         if not self._takes_runs or not request.limit:
             self._put_claimed(request_id, NOTHING)
             return
@@ -279,7 +281,7 @@ class StreamSession:
 
     def _receive_commits(self, request: Any) -> None:
         if len(request.commits) > self._limits.commits:
-            raise BadInput("the frame", "has too many commits", "Send fewer at a time")
+            raise BadInput("the frame", "has too many commits", "Send fewer commits at a time")
         for message in request.commits:
             no = message.no
             if no in self._unanswered:
@@ -432,7 +434,7 @@ def check_worker(registration: Registration, principal: Principal) -> None:
     if refusal is not None:
         raise WriteRefused(*refusal)
     if not registration.queues:
-        raise BadInput("the worker", "serves no queue", "Name one in its registration")
+        raise BadInput("the worker", "serves no queue", "Name a queue in the registration")
     for queue in registration.queues:
         principal.check(poll_scope(queue))
 

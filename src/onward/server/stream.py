@@ -251,7 +251,9 @@ class WorkerStream:
 
 def _greeting(request: Any, principal: Principal) -> tuple[Any, Registration]:
     if request.WhichOneof("request") != "hello":
-        raise BadInput("the first request", "is not a hello", "Begin every stream with one")
+        raise BadInput(
+            "the first request", "is not a hello", "Begin every stream with a hello request"
+        )
     hello = request.hello
     if hello.protocol != PROTOCOL:
         advice = "Use compatible versions of client and server"

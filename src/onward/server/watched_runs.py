@@ -121,7 +121,9 @@ class WatchedRuns:
                 self._expect(key)
                 continue
             fact = f"is one too many: this client already waits for {self._limits.watched:,} runs"
-            self._add_failure(reply, key, BadInput(f"run {key[0]}", fact, "Wait for fewer at once"))
+            self._add_failure(
+                reply, key, BadInput(f"run {key[0]}", fact, "Wait for fewer runs at once")
+            )
         if reply.failures:
             await self._outbox.has_room()
             self._outbox.put(reply)

@@ -68,8 +68,10 @@ def parse(url: str) -> SqliteAddress | PostgresAddress:
     """
     if not isinstance(url, str):
         raise BadStoreUrl("…", f"is of type {type(url).__name__}, not str")
-    if not url.strip() or "\0" in url:
-        raise BadStoreUrl("", "is empty or contains a NUL character")
+    if "\0" in url:
+        raise BadStoreUrl("…", "contains a NUL character")
+    if not url.strip():
+        raise BadStoreUrl("", "is empty")
     if _KEYWORDS.search(url.partition("://")[0]):
         raise BadStoreUrl(
             "…=…", "is a list of libpq keywords. Write it as postgresql://user@host:5432/database"
@@ -163,7 +165,7 @@ def _sqlite(rest: str) -> SqliteAddress:
         )
     path = unquote(rest[1:])
     if "\0" in path:
-        raise BadStoreUrl("sqlite:///…", "is empty or contains a NUL character")
+        raise BadStoreUrl("sqlite:///…", "contains a NUL character")
     return _file(path or ":memory:")
 
 

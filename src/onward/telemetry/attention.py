@@ -132,7 +132,7 @@ class AttentionLine:
                 task.cancel()
                 await asyncio.wait([task])
         if self._waiting:
-            emit("attention.left", count=len(self._waiting))
+            emit("attention.left", calls=len(self._waiting))
             self._waiting.clear()
 
     async def _work(self) -> None:

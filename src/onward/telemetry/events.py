@@ -59,15 +59,28 @@ EVENTS: dict[str, LogEvent] = dict(
         _event("run.started", "run", _DEBUG, _RUN),
         _event("run.claimed", "run", _DEBUG, f"{_RUN} worker"),
         _event("run.waiting", "run", _DEBUG, _RUN),
-        _event("run.ready", "run", _INFO, f"{_RUN} worker"),
-        _event("run.lost", "run", _WARNING, f"{_RUN} worker"),
+        _event(
+            "run.ready",
+            "run",
+            _INFO,
+            f"{_RUN} worker",
+            "the worker released this run, in most cases because the worker is stopping; another"
+            " worker can continue it",
+        ),
+        _event(
+            "run.lost",
+            "run",
+            _WARNING,
+            f"{_RUN} worker",
+            "this worker no longer owns the run: another worker has it, or it was ended by force",
+        ),
         _event("run.paused", "run", _WARNING, f"{_RUN} reason error"),
-        _event("run.stuck", "run", _WARNING, f"{_RUN} state seconds why next"),
+        _event("run.stuck", "run", _WARNING, f"{_RUN} state waited_seconds why next"),
         _event(
             "run.unread",
             "run",
             _WARNING,
-            f"{_RUN} count unread",
+            f"{_RUN} unread_count unread",
             "the current code makes these recorded calls in a different order, or not at all; if "
             "you renamed a step, keep its old name with name=",
         ),
@@ -75,14 +88,14 @@ EVENTS: dict[str, LogEvent] = dict(
             "run.unread_signals",
             "run",
             _WARNING,
-            f"{_RUN} count signals",
+            f"{_RUN} unread_count signals",
             "the run ended before any wait received these signals; check their names",
         ),
         _event(
             "run.long",
             "run",
             _WARNING,
-            f"{_RUN} count",
+            f"{_RUN} records",
             "a run fails if its history gets too long; use map for many items, or continue_as_new",
         ),
         _event(
@@ -90,16 +103,17 @@ EVENTS: dict[str, LogEvent] = dict(
             "run",
             _WARNING,
             f"{_RUN} effects",
-            "effects sent after the error may have undone work; if not, run:"
-            " onward runs retry --force",
+            "the run was not retried, because the effects that it sent after the error may have"
+            " undone work that a retry would keep; if they did not, retry the run with: onward runs"
+            " retry --force",
         ),
         _event(
             "run.end_failed",
             "run",
             _ERROR,
             f"{_RUN} worker error",
-            "the rows of this run are damaged, and its end could not be recorded; run: onward"
-            " doctor",
+            "the rows of this run are damaged, so it could not be started or ended; to find"
+            " damaged rows, run: onward doctor",
         ),
         _event(
             "run.unawaited",
@@ -107,13 +121,13 @@ EVENTS: dict[str, LogEvent] = dict(
             _WARNING,
             f"{_RUN} calls where",
             "a step that is not awaited does not run, and a task that outlives its run is"
-            " cancelled; await them",
+            " cancelled; await these calls",
         ),
         _event(
             "run.blocking",
             "run",
             _WARNING,
-            f"{_RUN} seconds where",
+            f"{_RUN} blocked_seconds where",
             "move blocking code into a step",
         ),
         _event("run.succeeded", "run", _INFO, _RUN),
@@ -128,31 +142,33 @@ EVENTS: dict[str, LogEvent] = dict(
             "step.blocking",
             "step",
             _WARNING,
-            f"{_STEP} seconds where",
+            f"{_STEP} blocked_seconds where",
             "use def instead of async def, so that it runs in a thread, or use an async library",
         ),
         _event(
-            "step.left",
+            "step.abandoned",
             "step",
             _WARNING,
-            f"{_STEP} seconds",
+            f"{_STEP} overrun_seconds",
             "this code was cancelled but is still running; its result is ignored; let "
             "CancelledError propagate",
         ),
         _event(
-            "step.left_thread",
+            "step.thread_abandoned",
             "step",
             _WARNING,
-            f"{_STEP} seconds count",
-            "this code was cancelled but is still running; its result is ignored; a new thread "
-            "replaces the one that it occupies",
+            f"{_STEP} overrun_seconds abandoned_threads",
+            "this code was cancelled but is still running, because a thread cannot be stopped; its "
+            "result is ignored; a new thread takes the place of this one, unless the worker has "
+            "already replaced as many threads as it started with; give this code its own timeout",
         ),
         _event(
             "step.waits_for_thread",
             "step",
             _WARNING,
-            f"{_STEP} seconds worker held",
-            "all threads of the worker are in use; start it with more: worker(threads=...)",
+            f"{_STEP} waited_seconds worker held_by",
+            "all threads of the worker are in use; start the worker with more threads: "
+            "worker(threads=...)",
         ),
         _event(
             "effect.waits",
@@ -162,17 +178,29 @@ EVENTS: dict[str, LogEvent] = dict(
             "to see the possible verdicts, run: onward effects show %(key)s",
         ),
         _event("effect.uncertain", "effect", _WARNING, f"{_STEP} error"),
-        _event("effect.unanswered", "effect", _WARNING, "run effect key error"),
+        _event(
+            "effect.unanswered",
+            "effect",
+            _WARNING,
+            "run effect key error",
+            "the reconciler raised an error, which counts as Unknown",
+        ),
         _event("schedule.started", "schedule", _DEBUG, "schedule run late_seconds"),
         _event("schedule.skipped", "schedule", _INFO, "schedule disposition slots late_seconds"),
-        _event("schedule.rewound", "schedule", _WARNING, "schedule ahead_seconds"),
+        _event(
+            "schedule.rewound",
+            "schedule",
+            _WARNING,
+            "schedule ahead_seconds",
+            "the database's clock was set back; the schedule continues from the corrected time",
+        ),
         _event(
             "schedule.parked",
             "schedule",
             _ERROR,
             "schedule error",
-            "it starts no runs until you fix it; run: onward schedules update, or onward schedules"
-            " resume",
+            "the schedule starts no runs until you correct it (onward schedules update), or fix the"
+            " machine and resume it (onward schedules resume)",
         ),
         _event(
             "pipeline.unread",
@@ -209,21 +237,21 @@ EVENTS: dict[str, LogEvent] = dict(
             "worker.stalled",
             "worker",
             _WARNING,
-            "worker seconds run where released",
+            "worker blocked_seconds run where released_runs",
             "this code blocks the event loop; other workers can continue the released runs",
         ),
         _event(
             "worker.stuck",
             "worker",
             _ERROR,
-            "worker seconds run where",
+            "worker blocked_seconds run where",
             "this code blocks the event loop, so the lease is not renewed; restart the process",
         ),
         _event(
             "worker.exits",
             "worker",
             _ERROR,
-            "worker seconds run where",
+            "worker blocked_seconds run where",
             "this code blocks the event loop, so the process exits; move the code into a sync step",
         ),
         _event(
@@ -243,31 +271,64 @@ EVENTS: dict[str, LogEvent] = dict(
         _event("server.stopped", "server", _INFO, "server"),
         _event("server.failed", "server", _ERROR, "server where error"),
         _event("lease.renewed", "worker", _DEBUG, "worker"),
-        _event("lease.lost", "worker", _ERROR, "worker"),
-        _event("worker.dead", "worker", _WARNING, "worker runs by"),
-        _event("worker.replaced", "worker", _WARNING, "before worker runs"),
-        _event("store.away", "store", _WARNING, "worker error"),
-        _event("store.still_away", "store", _WARNING, "worker seconds error"),
-        _event("store.back", "store", _INFO, "worker seconds"),
+        _event(
+            "lease.lost",
+            "worker",
+            _ERROR,
+            "worker",
+            "another worker deleted the lease, because it was not renewed in time; this worker can"
+            " no longer write, and other workers continue its runs",
+        ),
+        _event(
+            "worker.dead",
+            "worker",
+            _WARNING,
+            "worker runs continued_by",
+            "the worker did not renew its lease, because it died or was cut off",
+        ),
+        _event(
+            "worker.replaced",
+            "worker",
+            _WARNING,
+            "lost_worker worker lost_runs",
+            "the lost worker was cut off for longer than its lease; other workers continue its"
+            " runs, and this process continues as a new worker",
+        ),
+        _event(
+            "store.away",
+            "store",
+            _WARNING,
+            "worker error",
+            "the worker does no work until the store answers again",
+        ),
+        _event("store.still_away", "store", _WARNING, "worker outage_seconds error"),
+        _event("store.back", "store", _INFO, "worker outage_seconds"),
         _event(
             "clock.forward",
             "store",
             _WARNING,
-            "worker seconds",
-            "waits in progress keep their length, so their due times move; if the skipped time"
-            " really passed, for example because a virtual machine was paused, run:"
-            " onward clock --accept",
+            "worker jump_seconds",
+            "the database server's clock was set forward; waits in progress keep their length, so"
+            " they end later by this amount; if that time really passed (for example, a virtual"
+            " machine was paused), count it towards waits: onward clock --accept",
         ),
         _event(
             "clock.back",
             "store",
             _WARNING,
-            "worker seconds",
-            "timers fire later by this amount; to restart timers set while the clock was"
-            " ahead, run: onward clock --retime",
+            "worker jump_seconds",
+            "the database server's clock was set back; timers fire later by this amount; to restart"
+            " timers set while the clock was ahead, run: onward clock --retime",
         ),
         _event("retention.deleted", "store", _INFO, "worker runs records messages effects"),
-        _event("store.locked", "store", _WARNING, "file holder seconds own"),
+        _event(
+            "store.locked",
+            "store",
+            _WARNING,
+            "file holder_pid waited_seconds is_own_process",
+            "a write waits for the lock on this file; commit the open transaction of the holder,"
+            " or end that process if it hangs",
+        ),
         _event(
             "clock.behind",
             "store",
@@ -282,8 +343,8 @@ EVENTS: dict[str, LogEvent] = dict(
             _WARNING,
             "file jump",
             "the machine's clock was set forward; while a worker runs, waits in progress keep"
-            " their length, so their due times move; if the skipped time really passed, run:"
-            " onward clock --accept",
+            " their length, so they end later by this amount; if that time really passed, count it"
+            " towards waits: onward clock --accept",
         ),
         _event("attention.failed", "attention", _ERROR, "run error where"),
         _event(
@@ -291,14 +352,16 @@ EVENTS: dict[str, LogEvent] = dict(
             "attention",
             _ERROR,
             "run",
-            "on_attention is too slow, so calls to it are being dropped; make it return sooner",
+            "on_attention is too slow, so calls to it are being dropped and will not be repeated;"
+            " make it return sooner, and look for paused and failed runs",
         ),
         _event(
             "attention.left",
             "attention",
             _ERROR,
-            "count",
-            "the app closed before on_attention was called",
+            "calls",
+            "the app closed before it could make these calls to on_attention, and they will not be"
+            " repeated; look for paused and failed runs and for effects that wait for a verdict",
         ),
         _event(
             "telemetry.failed",

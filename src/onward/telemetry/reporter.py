@@ -170,9 +170,9 @@ class Reporter(Observer):
         seconds = length / SECOND
         if isinstance(scope, RunScope):
             if self._is_first(scope.workflow, ""):
-                emit("run.blocking", scope, seconds=seconds, where=where)
+                emit("run.blocking", scope, blocked_seconds=seconds, where=where)
         elif self._is_first(scope.of.workflow, scope.step):
-            emit("step.blocking", scope, kind=scope.kind, seconds=seconds, where=where)
+            emit("step.blocking", scope, kind=scope.kind, blocked_seconds=seconds, where=where)
 
     def _is_first(self, workflow: str, step: str) -> bool:
         """Return whether code of this workflow or step is seen blocking for the first time."""
@@ -291,9 +291,13 @@ class Reporter(Observer):
         self, worker: str, scope: Scope | None, length: Duration, where: str, released: int
     ) -> None:
         """The event loop of a worker is blocked."""
-        seconds = length / SECOND
         emit(
-            "worker.stalled", scope, worker=worker, seconds=seconds, where=where, released=released
+            "worker.stalled",
+            scope,
+            worker=worker,
+            blocked_seconds=length / SECOND,
+            where=where,
+            released_runs=released,
         )
 
     def worker_stuck(
@@ -301,7 +305,7 @@ class Reporter(Observer):
     ) -> None:
         """The event loop of a worker was blocked for too long."""
         event = "worker.exits" if exits else "worker.stuck"
-        emit(event, scope, worker=worker, seconds=length / SECOND, where=where)
+        emit(event, scope, worker=worker, blocked_seconds=length / SECOND, where=where)
 
     def store_away(self, worker: str, error: BaseException) -> None:
         """The store did not answer a worker."""
@@ -311,19 +315,20 @@ class Reporter(Observer):
         if is_new or now - reported >= MINUTE:
             self._away[worker] = since, now
             event = "store.away" if is_new else "store.still_away"
-            emit(event, worker=worker, error=str(error), seconds=(now - since) // SECOND)
+            seconds = (now - since) // SECOND
+            emit(event, worker=worker, error=str(error), outage_seconds=seconds)
 
     def store_back(self, worker: str) -> None:
         """The store answered a worker."""
         if worker in self._away:
             since, _ = self._away.pop(worker)
             seconds = (self._clock.monotonic() - since) // SECOND
-            emit("store.back", worker=worker, seconds=seconds)
+            emit("store.back", worker=worker, outage_seconds=seconds)
 
     def clock_stepped(self, worker: str, step: Duration) -> None:
         """A worker has seen the clock of the database being set, forward or back."""
         event = "clock.forward" if step > 0 else "clock.back"
-        emit(event, worker=worker, seconds=round(abs(step) / SECOND, 1))
+        emit(event, worker=worker, jump_seconds=round(abs(step) / SECOND, 1))
 
     def runs_deleted(self, worker: str, rows: Mapping[str, int]) -> None:
         """A worker has deleted runs that ended long ago."""

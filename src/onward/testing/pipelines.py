@@ -119,7 +119,8 @@ async def produce(producer: Callable[..., Any], state: Any = None) -> HandlerOut
     """
     declared = handler_of(producer)
     if not isinstance(declared, DeclaredProducer):
-        raise BadInput(declared.what, "is not a producer", "Use prepare, mutate and go_on.")
+        advice = "To test a consumer, call prepare(...), mutate(...) and go_on(...)."
+        raise BadInput(declared.what, "is not a producer", advice)
     definition = declared.definition
     reads = GivenReads(definition, state)
     answer = await run_phase(definition, "", produce_call(definition, "", reads))
@@ -232,7 +233,8 @@ async def go_on(
 def _consumer(consumer: Any) -> ConsumerDefinition:
     declared = handler_of(consumer)
     if not isinstance(declared, DeclaredConsumer):
-        raise BadInput(declared.what, "is not a consumer", "Use produce.")
+        advice = "To test a producer, call produce(...)."
+        raise BadInput(declared.what, "is not a consumer", advice)
     return declared.define(declared.build() if isinstance(consumer, type) else consumer)
 
 

@@ -80,11 +80,17 @@ def channel_options(*, is_loopback: bool) -> Sequence[tuple[str, int]]:
 
 
 _REASONS = {
-    "Connection refused": ("connection refused", "Check that it is running, and its port"),
+    "Connection refused": (
+        "connection refused",
+        "Check that the server is running, and check the port",
+    ),
     "address lookup failed": ("unknown host name", "Check the host"),
-    "has expired": ("its certificate has expired", "Renew it on the server"),
-    "VERIFY_FAILED": ("its certificate is not trusted", "Name its authority: ?ca=FILE"),
-    "Hostname": ("its certificate is for another host name", "Use a name that is in it"),
+    "has expired": ("its certificate has expired", "Renew the certificate on the server"),
+    "VERIFY_FAILED": ("its certificate is not trusted", "Name the certificate authority: ?ca=FILE"),
+    "Hostname": (
+        "its certificate is for another host name",
+        "Use a host name that the certificate contains",
+    ),
     "WRONG_VERSION": ("it does not use TLS", "Start it with --tls-cert and --tls-key"),
     "handshaker": ("the ca or cert file is not in PEM format", "Name another file"),
 }

@@ -323,7 +323,9 @@ class RemoteWorker(WorkerEngine):
         if self._claim_refusal is not None:
             refusal, self._claim_refusal = self._claim_refusal, None
             raise StoreUnusable(
-                "the server", f"refused a claim ({refusal})", "Check the versions of both"
+                "the server",
+                f"refused a claim ({refusal})",
+                "Use compatible versions of client and server",
             )
         if self._claim is None and not self._claimed:
             if self._audit is not None or self._is_claim_lost:

@@ -59,7 +59,7 @@ async def is_begun() -> bool:
 def left(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     """Return kind and name of what the log says was left behind."""
     found = [vars(record) for record in caplog.records if record.name == "onward.step"]
-    return [(each["kind"], each["step"]) for each in found if each["event"] == "step.left"]
+    return [(each["kind"], each["step"]) for each in found if each["event"] == "step.abandoned"]
 
 
 @step(timeout="50ms", retry=ONCE)

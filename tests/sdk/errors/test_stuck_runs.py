@@ -200,7 +200,7 @@ async def test_a_workflow_that_no_worker_knows_is_reported_by_app_run(memory: Ap
             waiting.cancel()
 
     assert log.lines == [
-        "run.stuck: run=w1 workflow=waits state=ready seconds=0.05"
+        "run.stuck: run=w1 workflow=waits state=ready waited_seconds=0.05"
         ' why="no worker knows workflow \'waits\'" next="Start a worker that takes the run"'
     ]
 

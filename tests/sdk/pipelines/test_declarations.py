@@ -441,7 +441,7 @@ MISTAKES: dict[Callable[[], Pipeline], str] = {
     "max_pending=None and 5. Use the topic",
     unknown_start: """consumer 'mail.Reads' has start='yesterday'. Use "now" or "earliest\"""",
     no_time: "consumer 'mail.Reads': timeout=0 leaves no time at all.",
-    wakes_crossed: "consumer 'mail.Reads': min_wake=2h is not between 0 and max_wake=1h.",
+    wakes_crossed: "consumer 'mail.Reads': min_wake=2h is 0, or longer than max_wake=1h.",
     unknown_annotation: "producer 'mail.poll' annotates its state with 'Cursor', which is not",
 }
 

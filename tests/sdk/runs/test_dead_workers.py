@@ -111,7 +111,8 @@ async def test_the_log_says_why_a_caller_waits(
             waiting.cancel()
 
     [line] = log.lines
-    assert line.startswith("run.stuck: run=order-1 workflow=orders state=running seconds=0.01 why=")
+    start = "run.stuck: run=order-1 workflow=orders state=running waited_seconds=0.01 why="
+    assert line.startswith(start)
     assert re.search(f'{NOBODY}" next="{START}"', line)
 
 
@@ -123,4 +124,5 @@ async def test_the_worker_that_takes_over_runs_logs_whose_they_were(app: App) ->
             async with app.worker(workflows=[orders]) as worker:
                 await run.result(timeout="60s")
 
-    assert log.lines == [f"worker.dead: worker=w-gone runs=1 by={worker.id}"]
+    [line] = log.lines
+    assert line.startswith(f"worker.dead: worker=w-gone runs=1 continued_by={worker.id} hint=")

@@ -160,7 +160,7 @@ async def test_a_run_behind_full_workers_says_that_no_slot_is_free() -> None:
 
         [blocker] = await app.why("second")
         assert blocker.kind == "slots"
-        assert blocker.text == "all slots of the worker that could take it are in use"
+        assert blocker.text == "all slots of the worker that could take the run are in use"
 
 
 async def test_a_run_of_a_paused_workflow_names_the_command_that_resumes_it() -> None:

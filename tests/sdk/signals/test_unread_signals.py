@@ -30,7 +30,7 @@ async def approve_twice(*, is_second: bool = False) -> bool:
 def unread(log: pytest.LogCaptureFixture) -> list[tuple[str, int, str]]:
     records = [vars(record) for record in log.records]
     return [
-        (record["levelname"], record["count"], record["signals"])
+        (record["levelname"], record["unread_count"], record["signals"])
         for record in records
         if record.get("event") == "run.unread_signals"
     ]

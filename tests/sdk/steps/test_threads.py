@@ -176,8 +176,12 @@ async def test_the_thread_of_a_step_that_took_too_long_is_replaced(
 
         assert await memory.run(one_quick, "second") == "second"
         assert Stage.begun == ["first", "second"]
-        [facts] = [vars(each) for each in caplog.records if "left_thread" in each.message]
-        assert (facts["event"], facts["step"], facts["count"]) == ("step.left_thread", "held", 1)
+        [facts] = [vars(each) for each in caplog.records if "thread_abandoned" in each.message]
+        assert (facts["event"], facts["step"], facts["abandoned_threads"]) == (
+            "step.thread_abandoned",
+            "held",
+            1,
+        )
 
 
 async def test_a_step_that_waits_for_a_thread_does_not_take_too_long(memory: App) -> None:
@@ -224,7 +228,7 @@ async def test_a_step_that_waits_long_for_a_thread_says_what_holds_them(
         await holding.result(timeout="60s")
 
     [facts] = [vars(each) for each in caplog.records if "waits_for_thread" in each.message]
-    assert (facts["event"], facts["held"]) == ("step.waits_for_thread", "held (2)")
+    assert (facts["event"], facts["held_by"]) == ("step.waits_for_thread", "held (2)")
 
 
 async def test_a_worker_whose_threads_are_all_stuck_says_so_and_recovers(
@@ -236,7 +240,7 @@ async def test_a_worker_whose_threads_are_all_stuck_says_so_and_recovers(
             run = await memory.start(too_late, name)
             assert await run.result(timeout="60s") == f"{name} took too long"
 
-        await until(lambda: caplog.text.count("step.left_thread") == 2)
+        await until(lambda: caplog.text.count("step.thread_abandoned") == 2)
         with pytest.raises(RunFailed, match=r"2 threads .* still running: held \(2\)"):
             await memory.run(one_quick, "third")
 

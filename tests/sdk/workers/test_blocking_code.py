@@ -90,7 +90,7 @@ async def test_a_body_that_blocks_is_logged_while_it_does(app: App, handler: Not
 
     [record] = handler.records
     text = record.getMessage()
-    assert text.startswith("run.blocking: run=b-1 workflow=block seconds=")
+    assert text.startswith("run.blocking: run=b-1 workflow=block blocked_seconds=")
     assert f'test_blocking_code.py:{blocked_line()} in ask_the_bank"' in text
     assert text.endswith(' hint="move blocking code into a step"')
 
@@ -103,7 +103,7 @@ async def test_an_async_step_that_blocks_is_logged_while_it_does(
 
     [record] = handler.records
     text = record.getMessage()
-    assert text.startswith("step.blocking: run=b-1 kind=step step=ask attempt=1 seconds=")
+    assert text.startswith("step.blocking: run=b-1 kind=step step=ask attempt=1 blocked_seconds=")
     assert f'test_blocking_code.py:{blocked_line()} in ask_the_bank"' in text
 
 

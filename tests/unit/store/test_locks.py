@@ -151,7 +151,7 @@ def test_a_wait_for_a_lock_warns_and_ends_and_names_the_file_and_the_holder(
     assert f"{file} is locked by process {os.getpid()}" in str(refused.value)
     assert "resume or end it" in str(refused.value)
     [warning] = [record.getMessage() for record in caplog.records]
-    assert f"store.locked: file={file} holder={os.getpid()} seconds=0" in warning
+    assert f"store.locked: file={file} holder_pid={os.getpid()} waited_seconds=0" in warning
     holder.close()
     waits.close()
 

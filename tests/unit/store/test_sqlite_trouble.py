@@ -176,8 +176,8 @@ async def test_opening_a_locked_file_warns_and_waits_like_every_other_call(
         logging.getLogger("onward").removeHandler(handler)
 
     [line] = handler.lines
-    assert f"store.locked: file={path} holder={os.getpid()} seconds=" in line
-    assert "own=True" in line
+    assert f"store.locked: file={path} holder_pid={os.getpid()} waited_seconds=" in line
+    assert "is_own_process=True" in line
 
 
 async def test_one_wait_for_a_locked_file_warns_once_a_minute(

@@ -241,7 +241,7 @@ async def test_an_app_that_closes_does_not_wait_for_ever() -> None:
             line.put(an_attention(f"run-{number}"))
         await line.close(seconds=0)
 
-    assert [(vars(each)["event"], vars(each)["count"]) for each in log.records] == [
+    assert [(vars(each)["event"], vars(each)["calls"]) for each in log.records] == [
         ("attention.left", 2)
     ]
 

@@ -152,7 +152,7 @@ def test_a_line_is_the_event_and_facts() -> None:
 @pytest.mark.parametrize("hidden", ["\x9b31m", "\u202e", "\u2028"])
 def test_what_a_terminal_would_obey_is_escaped(hidden: str) -> None:
     with a_log() as log:
-        emit("run.unread", run=f"order{hidden}", count=1, unread=f"a call {hidden}")
+        emit("run.unread", run=f"order{hidden}", unread_count=1, unread=f"a call {hidden}")
     assert log.records[0].getMessage().isprintable()
 
 
@@ -215,10 +215,10 @@ def test_a_store_that_stays_away_is_logged_once_a_minute_until_it_is_back() -> N
         "store.away",
     ]
     assert log.lines[1] == (
-        "store.still_away: worker=worker-1 seconds=60"
+        "store.still_away: worker=worker-1 outage_seconds=60"
         ' error="onward.db is away. Try again; nothing was lost."'
     )
-    assert log.lines[3] == "store.back: worker=worker-1 seconds=130"
+    assert log.lines[3] == "store.back: worker=worker-1 outage_seconds=130"
 
 
 def test_a_lease_that_is_lost_is_an_error() -> None:

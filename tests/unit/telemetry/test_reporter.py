@@ -69,7 +69,7 @@ def test_of_the_runs_of_a_workflow_that_block_one_is_logged() -> None:
         for scope in (a_run("order-7"), a_run("order-8"), other):
             reporter.run_blocking(scope, 500_000, "shop.py:7 in order")
 
-    assert [(vars(each)["run"], vars(each)["seconds"]) for each in kept.records] == [
+    assert [(vars(each)["run"], vars(each)["blocked_seconds"]) for each in kept.records] == [
         ("order-7", 0.5),
         ("order-9", 0.5),
     ]

@@ -248,7 +248,7 @@ async def test_a_connection_that_cannot_be_made_says_why(
         secure = f"onward://localhost:{server.port}"
         assert "If the server uses TLS" in await why_not(secure, monkeypatch)
         said = await why_not(f"{secure}?ca={tmp_path}/other.pem", monkeypatch)
-        assert "its certificate is not trusted. Name its authority: ?ca=FILE." in said
+        assert "its certificate is not trusted. Name the certificate authority: ?ca=FILE." in said
         said = await why_not(f"{secure}?ca={tmp_path}/junk.pem", monkeypatch)
         assert "the ca or cert file is not in PEM format" in said
         wrong = f"onward://127.0.0.1:{server.port}?ca={certified.ca}"
@@ -259,7 +259,7 @@ async def test_a_connection_that_cannot_be_made_says_why(
     gone = f"onward://localhost:{server.port}"
     said = await why_not(gone, monkeypatch)
     assert said == f"{gone} cannot be reached: connection refused. " + (
-        "Check that it is running, and its port."
+        "Check that the server is running, and check the port."
     )
 
 

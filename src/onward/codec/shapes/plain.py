@@ -280,7 +280,7 @@ class Literals(Shape):
         if (type(value), value) not in self._members:
             raise ValueRefused(
                 f"is not one of the values that {self.name} allows",
-                "Pass one of them, or add it to the annotation.",
+                "Pass one of those, or add this value to the annotation.",
             )
         return value
 

@@ -86,7 +86,7 @@ class Administration:
             check_id(title, "title")
         if not await access.add_namespace(self._store, name, title):
             raise BadInput(
-                f"namespace {name!r}", "already exists", "List them: onward namespaces list"
+                f"namespace {name!r}", "already exists", "List namespaces: onward namespaces list"
             )
         return await self.namespace(name)
 
@@ -250,7 +250,7 @@ class Administration:
         for stored in found.values():
             if namespace in (None, stored.row.namespace):
                 return stored
-        raise NotFound("key", _id_in(key_id), namespace or "", "List them: onward keys list")
+        raise NotFound("key", _id_in(key_id), namespace or "", "List the keys: onward keys list")
 
 
 def _id_in(text: str) -> str:

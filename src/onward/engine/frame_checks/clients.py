@@ -93,10 +93,10 @@ def check_client_start(run: NewRun, on_conflict: str) -> None:
     if (values := _engine_values(run)) != _UNSET:
         found = zip(_ENGINE_FIELDS, values, _UNSET, strict=True)
         field = next(field for field, value, unset in found if value != unset)
-        fact = f"has {field}, which only the engine sets"
-        raise BadInput("the start of a run", fact, "Leave it out")
+        fact = f"sets {field}, which only the engine may set"
+        raise BadInput("the request to start a run", fact, "Leave it out")
     if not is_uid(run.uid):
-        raise BadInput(f"run uid {run.uid[:100]!r}", "is not a version 7 UUID", "Make one")
+        raise BadInput(f"run uid {run.uid[:100]!r}", "is not a version 7 UUID", "Generate one")
     if run.id != run.uid:
         check_run_id(run.id)
     if run.name != BULK_WORKFLOW:
@@ -118,7 +118,7 @@ def _check_texts(run: NewRun) -> None:
         text = getattr(run, field) or ""
         if len(text) > MAX_TEXT or "\0" in text:
             fact = f"is longer than {MAX_TEXT:,} characters, or contains a NUL"
-            raise BadInput(field, fact, "Use a shorter one")
+            raise BadInput(field, fact, "Use a shorter text without NUL")
 
 
 def check_message_id(message: str | None) -> None:

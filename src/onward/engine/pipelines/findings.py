@@ -61,7 +61,7 @@ async def _unconsumed(store: Store) -> AsyncIterator[Finding]:
             f"{handler} has {count_text(pending, 'pending event')} of topic {topic}, but the code "
             "no longer declares it",
             "No run handles them, and the inputs that caused them stay pending",
-            f"Declare the consumer again, or: onward topics skip {quote(topic)} ID "
+            f"Declare the consumer again, or skip the events: onward topics skip {quote(topic)} ID "
             f"--consumer {quote(handler)}",
         )
     rows = await store.read(lambda tx: tx.fetch("topics_without_consumer", limit=MAX_NAMED))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         SkippedInput,
         TopicInfo,
     )
+    from onward.model.following import Followed
     from onward.model.pipelines import NewEvent, NewInput, PipelineSpec
     from onward.store.store import Store
 
@@ -90,7 +91,7 @@ class LocalPipelines:
             elif followed.fate == "absent":  # retention has deleted it
                 await free(self._store, each.handler, each.key, each.run)
             else:
-                refused.append(_still_blocked(each.pipeline, each.id or each.run, followed.fate))
+                refused.append(_still_blocked(each.pipeline, each.id or each.run, followed))
         self._store.database.publish([PIPELINES])
         if refused and not retried:
             raise refused[0]
@@ -139,11 +140,12 @@ class LocalPipelines:
         return await inputs.skip_input(self._store, uid, reason, by)
 
 
-def _still_blocked(pipeline: str, run: str, fate: str) -> PipelineBlocked:
+def _still_blocked(pipeline: str, run: str, followed: Followed) -> PipelineBlocked:
+    fact, _, move = followed.why.partition("; ")
     return PipelineBlocked(
         f"pipeline {pipeline!r}",
-        f"is still blocked: run {run} cannot be retried ({fate})",
-        f"Decide on its effect first: onward why {run}",
+        f"is still blocked: run {run} cannot be retried ({fact or followed.fate})",
+        f"{move[:1].upper()}{move[1:] or 'See the reason'}: onward why {run}",
     )
 
 

@@ -162,8 +162,10 @@ def _removed(row: HandlerOverview) -> tuple[str, str]:
     if not row.pending:
         return "", ""
     return (
-        f"the code no longer declares it, but it has {count_text(row.pending, 'pending event')}",
-        f"Declare it again, or skip them: onward topics skip TOPIC ID --consumer {row.handler}",
+        "the code no longer declares this consumer, but it has "
+        f"{count_text(row.pending, 'pending event')}",
+        "Declare it again, or skip these events: "
+        f"onward topics skip TOPIC ID --consumer {row.handler}",
     )
 
 

@@ -66,7 +66,9 @@ def check_spec(spec: ScheduleSpec) -> ScheduleSpec:
         raise BadInput(f"interval {show(spec.every)}", "is shorter than a second", advice)
     if spec.every is not None and spec.every > MAX_DURATION:
         raise BadInput(
-            f"interval {show(spec.every)}", "is longer than a thousand years", "Use cron="
+            f"interval {show(spec.every)}",
+            "is longer than a thousand years",
+            "Use a shorter interval",
         )
     if spec.cron is not None and next(CronTiming(spec.cron, spec.zone).after(0), None) is None:
         advice = "Check its day and its month."
@@ -82,7 +84,7 @@ def check_count(count: int) -> None:
     """
     if not 0 <= count <= MAX_SLOTS:
         fact = f"is not between 0 and {MAX_SLOTS:,}"
-        raise BadInput(f"{count} slots", fact, "Ask for fewer slots.")
+        raise BadInput(f"the number of slots ({count})", fact, "Use a number in this range")
 
 
 def _check_runs(spec: ScheduleSpec) -> None:
@@ -96,7 +98,9 @@ def _check_runs(spec: ScheduleSpec) -> None:
         options = msgspec.json.decode(spec.options, type=_RunOptions)
     except (msgspec.DecodeError, RecursionError) as error:
         fact = f"are not valid ({error})"
-        raise BadInput(f"the options of schedule {spec.name!r}", fact, "Check them.") from error
+        raise BadInput(
+            f"the options of schedule {spec.name!r}", fact, "Check the client."
+        ) from error
     check_run_options(NewRun("", "", "", b"", "", **msgspec.structs.asdict(options)))
 
 

@@ -130,7 +130,7 @@ class LocalSchedules:
         return found
 
     def _missing(self, name: str) -> NotFound:
-        advice = "List them: onward schedules list"
+        advice = "List the schedules: onward schedules list"
         return NotFound("schedule", name, self._store.namespace, advice)
 
     async def _change(

@@ -167,7 +167,8 @@ class Attempt:
         if task is not None:
             task.remove_done_callback(self._end)
             task.add_done_callback(_retrieve)
-            emit("step.left", self.scope, kind=self.scope.kind, seconds=STOP_SECONDS)
+            kind = self.scope.kind
+            emit("step.abandoned", self.scope, kind=kind, overrun_seconds=STOP_SECONDS)
             self._forget()
             self.on_left()
             self.on_end(None)

@@ -74,8 +74,8 @@ class ThreadCall:
                 "step.waits_for_thread",
                 self._scope,
                 kind=self._scope.kind,
-                seconds=WAIT_SECONDS,
-                held=held,
+                waited_seconds=WAIT_SECONDS,
+                held_by=held,
             )
 
     def withdraw(self) -> bool:
@@ -92,5 +92,10 @@ class ThreadCall:
             return
         left = self._threads.leave(self._job)
         if left is not None:
-            kind = self._scope.kind
-            emit("step.left_thread", self._scope, kind=kind, seconds=GRACE_SECONDS, count=left)
+            emit(
+                "step.thread_abandoned",
+                self._scope,
+                kind=self._scope.kind,
+                overrun_seconds=GRACE_SECONDS,
+                abandoned_threads=left,
+            )

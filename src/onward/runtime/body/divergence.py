@@ -102,7 +102,7 @@ class UnfitArguments(Undecodable):
     """The arguments of a run do not fit its workflow: most likely it was started so."""
 
     def __str__(self) -> str:
-        return f"the arguments of the run do not fit {self.annotation}: {self.fact}."
+        return f"the arguments of the run do not match {self.annotation}: {self.fact}."
 
 
 def place_now() -> Place | None:
@@ -194,8 +194,8 @@ def divergence_error(
     if isinstance(misfit, UnfitArguments):
         lines += [] if place is None else [f"  in {place}"]
         lines.append(
-            "Cancel the run and start it again with arguments that fit, or deploy code that accepts"
-            f" these: onward runs cancel {quote(run)}"
+            "Deploy code that accepts these arguments, or cancel the run and start it again with "
+            f"arguments that match: onward runs cancel {quote(run)}"
         )
         return Divergence("\n".join(lines), is_about_arguments=True)
     if isinstance(misfit, NewerRow):

@@ -37,4 +37,4 @@ class HistoryLimit:
             )
         if not self._has_warned:
             self._has_warned = True
-            emit("run.long", self._scope, count=RECORDS_WARN)
+            emit("run.long", self._scope, records=RECORDS_WARN)

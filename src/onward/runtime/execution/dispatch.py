@@ -152,7 +152,7 @@ class Dispatch:
         unknown = BadInput(
             f"topic {call.name!r}",
             "is not known to the store",
-            "Start a worker whose code declares its pipeline.",
+            "Start a worker that serves the pipeline of this topic, or call app.pipelines.declare",
         )
         if self._execution.is_wanted(call):
             self._journal.close(

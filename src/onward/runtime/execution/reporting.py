@@ -66,7 +66,8 @@ def report_unread(scope: RunScope, unread: Sequence[Record]) -> bool:
     marks = (record.identity for record in unread if record.kind is not RecordKind.PATCH)
     missed = list(dict.fromkeys(marks))
     if missed:
-        emit("run.unread", scope, count=len(missed), unread=", ".join(missed[:MAX_NAMED]))
+        named = ", ".join(missed[:MAX_NAMED])
+        emit("run.unread", scope, unread_count=len(missed), unread=named)
     return bool(missed)
 
 
@@ -75,7 +76,7 @@ def report_unread_signals(scope: RunScope, signals: Iterable[InboxRow]) -> None:
     names = [row.name for row in signals]
     if names:
         named = ", ".join(list(dict.fromkeys(names))[:MAX_NAMED])
-        emit("run.unread_signals", scope, count=len(names), signals=named)
+        emit("run.unread_signals", scope, unread_count=len(names), signals=named)
 
 
 def report_unawaited(scope: RunScope, body: Body, fn: Callable[..., Any]) -> None:

@@ -221,7 +221,9 @@ def _wake_in(definition: ConsumerDefinition, wake_at: Any, now: Instant) -> Dura
         return duration(wake_at)
     if wake_at.tzinfo is None:
         raise BadInput(
-            f"wake_at={wake_at.isoformat()} of {definition.name}", "has no time zone", "Add one."
+            f"wake_at={wake_at.isoformat()} of {definition.name}",
+            "has no time zone",
+            "Add a time zone.",
         )
     return (wake_at - _EPOCH) // timedelta(microseconds=1) - now
 

@@ -201,4 +201,4 @@ def _report_dead(runs: Sequence[ClaimedRun], worker: str) -> None:
     """Log which workers have died, by the runs that were taken over from them."""
     dead = Counter(run.taken_from for run in runs if run.taken_from is not None)
     for name, count in dead.items():
-        emit("worker.dead", worker=name, runs=count, by=worker)
+        emit("worker.dead", worker=name, runs=count, continued_by=worker)

@@ -112,7 +112,8 @@ class Worker:
         self.session = self._open_session(before)
         if self._stopped.is_set():
             self.session.stop()
-        emit("worker.replaced", worker=self.id, before=before.worker, runs=len(before.held))
+        lost = len(before.held)
+        emit("worker.replaced", worker=self.id, lost_worker=before.worker, lost_runs=lost)
 
     def stop(self) -> None:
         """Stop claiming runs, and finish or release those in progress."""

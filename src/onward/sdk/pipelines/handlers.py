@@ -268,8 +268,8 @@ class DeclaredConsumer(DeclaredHandler):
         least = MIN_WAKE if given.min_wake is None else duration(given.min_wake)
         longest = MAX_WAKE if given.max_wake is None else duration(given.max_wake)
         if not 0 < least <= longest:
-            fact = f"is not between 0 and max_wake={show(longest)}"
-            raise BadInput(f"min_wake={show(least)}", fact, "Pass a shorter time, but not 0.")
+            fact = f"is 0, or longer than max_wake={show(longest)}"
+            raise BadInput(f"min_wake={show(least)}", fact, "Change min_wake= or max_wake=.")
         return least, longest
 
     @cached_property

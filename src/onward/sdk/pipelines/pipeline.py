@@ -230,7 +230,7 @@ def _handler_name(target: Any, name: str | None, kind: str) -> str:
         raise BadInput(
             f"the name {checked!r} of a {kind}",
             "contains a '.', or is the name of a lambda",
-            "Pass name=.",
+            "Pass a name= without '.'.",
         )
     return checked
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onward.model.pipelines import NewEvent, NewInput
     from onward.store.database import Tx
 
-_DECLARE = "Start a worker that serves the pipeline of the topic, or declare the pipeline first"
+DECLARE = "Start a worker that serves the pipeline of this topic, or call app.pipelines.declare"
 _REGISTER = "Register the input in the same call, or before it"
 
 
@@ -152,7 +152,7 @@ async def _check(
     known = await _subscribers(tx, topics)
     for topic in topics:
         if topic not in known:
-            raise NotFound("topic", topic, tx.namespace, _DECLARE)
+            raise NotFound("topic", topic, tx.namespace, DECLARE)
     named = {event.input for event in events if event.input is not None}
     named.difference_update(each.uid for each in inputs)
     if named:

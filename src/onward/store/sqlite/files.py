@@ -22,7 +22,7 @@ def check_place(path: Path, mounts: Path = MOUNTS) -> None:
         raise StoreUnusable(
             str(path),
             "is in a folder that does not exist or cannot be entered",
-            f"Create it: mkdir -p {folder}",
+            f"Create the folder: mkdir -p {folder}",
         )
     if path.is_dir():
         raise StoreUnusable(str(path), "is a folder, not a file", "Give the name of a file in it")

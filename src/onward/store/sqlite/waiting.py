@@ -91,8 +91,13 @@ class LockWait:
         if waited >= self._warn_after and self._patience.may_warn():
             self._warn_after = waited + WARN_EVERY
             pid = holder(lock)
-            seconds = waited // SECOND
-            emit("store.locked", file=str(lock), holder=pid, seconds=seconds, own=_is_own(pid))
+            emit(
+                "store.locked",
+                file=str(lock),
+                holder_pid=pid,
+                is_own_process=_is_own(pid),
+                waited_seconds=waited // SECOND,
+            )
         if waited >= self._patience.limit:
             self._patience.fail()
             pid = holder(lock)
