@@ -1,4 +1,4 @@
-"""A remote worker whose first stream breaks, and one that has lost its lease."""
+"""A remote worker whose streams break, and one that has lost its lease."""
 
 from __future__ import annotations
 
@@ -58,3 +58,26 @@ async def test_inboxes_that_are_read_when_the_lease_is_lost_leave_no_error_behin
         reader.read_again(run)
         await settle(lambda: not reader._reads)  # the test fails if a task has an error
         assert run.dropped == 1
+
+
+async def test_the_delays_between_tries_to_connect_grow_to_five_seconds() -> None:
+    async with joined() as world:
+        world.network.refusing = Unavailable("fake", "is away")
+        world.stream.cut()
+        await asyncio.sleep(60)
+        tries = world.network.tries
+        await asyncio.sleep(60)
+        assert 7 <= world.network.tries - tries <= 20
+        world.network.refusing = None
+        await world.network.greeted()
+
+
+async def test_a_worker_reconnects_at_once_however_often_its_servers_die() -> None:
+    async with joined() as world:
+        stream, loop = world.stream, asyncio.get_running_loop()
+        for _ in range(10):
+            await asyncio.sleep(3)
+            stream.cut()
+            cut_at = loop.time()
+            stream, _ = await world.network.greeted()
+            assert loop.time() - cut_at < 0.1

@@ -500,29 +500,6 @@ async def test_pings_of_the_server_keep_a_stream() -> None:
         assert world.stream.unread in (19, 20)  # pings of the worker
 
 
-async def test_the_delays_between_tries_to_connect_grow_to_five_seconds() -> None:
-    async with joined() as world:
-        world.network.refusing = Unavailable("fake", "is away")
-        world.stream.cut()
-        await asyncio.sleep(60)
-        tries = world.network.tries
-        await asyncio.sleep(60)
-        assert 7 <= world.network.tries - tries <= 20
-        world.network.refusing = None
-        await world.network.greeted()
-
-
-async def test_a_worker_reconnects_at_once_however_often_its_servers_die() -> None:
-    async with joined() as world:
-        stream, loop = world.stream, asyncio.get_running_loop()
-        for _ in range(10):
-            await asyncio.sleep(3)
-            stream.cut()
-            cut_at = loop.time()
-            stream, _ = await world.network.greeted()
-            assert loop.time() - cut_at < 0.1
-
-
 async def test_an_order_to_drain_arrives_by_news_and_by_a_welcome() -> None:
     async with joined(is_draining=True) as world:
         assert world.drains == 1
