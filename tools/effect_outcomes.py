@@ -54,8 +54,8 @@ No effect is sent until an operator approves it. After that, the tables above ap
 
 CANCEL = """## When the run is cancelled, or its deadline passes
 
-In these cases, the body gets `CancelledError` at once and can clean up. If a call is in flight
-instead, the body gets `CancelledError` when the call has finished.
+In the cases below, the body gets `CancelledError` at once and can clean up. If a call is in flight,
+the body gets `CancelledError` only when the call has finished.
 """
 
 NOT_ASKED = "-"

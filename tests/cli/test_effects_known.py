@@ -112,4 +112,4 @@ def test_asking_again_is_offered_as_a_send_and_counts(run: str, ask: Ask) -> Non
     answer = ask("effects", "resolve", one["id"], "ask_again", "--reason", "it is back")
 
     assert answer.status == 0
-    assert "is needs_reconcile and waits for its next send" in answer.out
+    assert "is needs_reconcile and is waiting for its next send" in answer.out

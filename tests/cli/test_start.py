@@ -162,7 +162,7 @@ def test_why_names_blockers_with_the_next_move(shop: str, ask: Ask) -> None:
     answer = ask("why", "hold-1")
     assert answer.status == 0
     assert "run hold-1: waiting" in answer.out
-    assert "- signal: it waits for signal go" in answer.out
+    assert "- signal: it is waiting for signal go" in answer.out
     assert "  Next: onward runs signal hold-1 go VALUE" in answer.out
     [blocker] = ask("why", "hold-1", "--json").things
     assert (blocker["kind"], blocker["next"]) == ("signal", "onward runs signal hold-1 go VALUE")

@@ -49,7 +49,7 @@ def effect_facts(info: EffectInfo) -> dict[str, Any]:
     """Return what is shown of an effect, by name."""
     return {
         "effect": info.name,
-        "state": info.state + (", waits for approval" if info.needs_approval else ""),
+        "state": info.state + (", waiting for approval" if info.needs_approval else ""),
         "id": f"{info.id} (also the key that the receiver gets)",
         "arguments": info.arguments,
         "returns": info.returns.rpartition(": ")[0],

@@ -252,7 +252,7 @@ def _meaning(info: EffectInfo, verdict: str) -> str:
 
 def _told(context: CommandContext, info: EffectInfo) -> int:
     """Print an effect after a verdict."""
-    wait = "" if info.waits_for is None else f" and waits for {effect_wait_text(info)}"
+    wait = "" if info.waits_for is None else f" and is waiting for {effect_wait_text(info)}"
     said = f"{info.name} {info.id[:SHORT]} of run {info.run} is {info.state}{wait}"
     context.out.done(asdict(info), said)
     return DONE

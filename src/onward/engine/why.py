@@ -124,9 +124,12 @@ def still_open(info: RunInfo, why: Sequence[Blocker]) -> str:
         state = f"{state} on worker {info.worker}"
     elif info.state == RunState.READY and not why:
         state = f"{state}, and no worker has claimed it yet"
-    texts = "; ".join(dict.fromkeys([state, *(str(each).partition("\n")[0] for each in why)]))
+    texts = [str(each).partition("\n")[0] for each in why]
+    if not (info.state == RunState.WAITING and texts):  # they say what it is waiting for
+        texts.insert(0, state)
+    text = closed("; ".join(dict.fromkeys(texts)))
     first = min(why, key=lambda each: each.kind not in STUCK, default=None)
-    return closed(texts) if first is None else f"{closed(texts)} Next: {closed(first.next)}"
+    return text if first is None else f"{text} Next: {closed(first.next)}"
 
 
 def _blockers(report: RunReport) -> list[Blocker]:
@@ -187,7 +190,7 @@ def next_of_divergence(info: RunInfo) -> str:
 
 def _effect(effect: EffectInfo) -> Blocker:
     waits_for = str(effect.waits_for)
-    text = f"effect {effect.name} is {effect.state} and waits for {effect_wait_text(effect)}"
+    text = f"effect {effect.name} is {effect.state} and is waiting for {effect_wait_text(effect)}"
     kind = waits_for if waits_for in _DECIDED_BY_HUMANS else "effect"
     if kind == "effect" and effect.asked_at is not None:
         text += f", due at {_time(effect.asked_at)}"
@@ -206,7 +209,7 @@ def _call(info: RunInfo, call: PendingCall) -> Blocker:
             move = f"onward runs show {call.run}"
         case _:
             move = f"Wait until the {call.kind} ends"
-    return Blocker(call.kind, f"it waits for {call.kind} {call.name} ({since}{until})", move)
+    return Blocker(call.kind, f"it is waiting for {call.kind} {call.name} ({since}{until})", move)
 
 
 def _time(at: datetime) -> str:

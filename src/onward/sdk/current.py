@@ -146,8 +146,10 @@ class Current:
         """What the run is waiting for, as text."""
         waited = () if self._body is None else tuple(self._body.calls.values())
         if not waited:
-            return "it waits for nothing"
-        return "it waits for " + ", ".join(f"{call.kind} {call.name!r}" for call in waited[:10])
+            return "it is not waiting for anything"
+        return "it is waiting for " + ", ".join(
+            f"{call.kind} {call.name!r}" for call in waited[:10]
+        )
 
     def heartbeat(self, progress: Any = None) -> None:
         """Stop here if the step was cancelled or has timed out; optionally report progress.

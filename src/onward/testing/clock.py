@@ -175,7 +175,7 @@ class _TimeSelector(selectors.SelectSelector):
             waiting = sorted(map(_describe, asyncio.all_tasks(self._loop)))
             raise Deadlock(
                 f"no task can ever continue; waiting: {'; '.join(waiting)}. If a test waits for "
-                "a run, pass timeout= to its result(): the error says what the run waits for."
+                "a run, pass timeout= to its result(): the error says what the run is waiting for."
             )
         if timeout > 0:
             self._loop.pass_time(timeout)

@@ -93,7 +93,7 @@ async def tidies(name: str) -> str:
 
 
 WITHDRAWN = "it was withdrawn before it was sent"
-UNCERTAIN = "it may have happened; it waits for a verdict"
+UNCERTAIN = "it may have happened, and is waiting for a verdict"
 STOPPED = {
     # The effect, as it stands when its run must stop, as it stands after that, how often it
     # was sent, and what the cleanup gets.

@@ -117,7 +117,7 @@ async def test_a_timeout_names_the_signal_that_is_waited_for(memory: App) -> Non
         await until_open(run, "go")
 
         said = await timed_out(run)
-        assert re.search(r"it is waiting; it waits for signal go \(since \S+ \S+Z, until ", said)
+        assert re.search(r"it is waiting for signal go \(since \S+ \S+Z, until ", said)
         assert said.endswith("Next: onward runs signal w1 go VALUE.")
 
 
@@ -128,8 +128,8 @@ async def test_a_timeout_names_what_the_awaited_child_waits_for(memory: App) -> 
         await until_state(await memory.get("below"), "waiting")
 
         said = await timed_out(run)
-        assert "it waits for child waits (since" in said
-        assert "; run below: it waits for signal go (since" in said
+        assert "it is waiting for child waits (since" in said
+        assert "; run below: it is waiting for signal go (since" in said
 
 
 async def test_a_timeout_names_the_worker_of_a_run_that_runs(memory: App) -> None:
@@ -250,7 +250,7 @@ async def test_an_effect_that_waits_for_a_verdict_is_reported(memory: App) -> No
         await until_state(run, "paused")
 
         [why] = await logged(run)
-        assert why == "effect vanishes is indeterminate and waits for a verdict"
+        assert why == "effect vanishes is indeterminate and is waiting for a verdict"
 
 
 @pytest.mark.usefixtures("soon")

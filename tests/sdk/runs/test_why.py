@@ -86,7 +86,7 @@ async def test_a_wait_for_a_signal_names_the_command_that_sends_it() -> None:
 
         await until(asks)
         [blocker] = await app.why(run.id)
-        assert blocker.text.startswith("it waits for signal go (since 2")
+        assert blocker.text.startswith("it is waiting for signal go (since 2")
         assert ", until 2" in blocker.text
 
 
@@ -148,7 +148,9 @@ async def test_an_effect_that_is_sent_again_names_the_command_that_shows_it() ->
 
         [blocker] = await app.why("again")
         assert blocker.kind == "effect"
-        assert blocker.text.startswith("effect is_refused is failed and waits for its next send")
+        assert blocker.text.startswith(
+            "effect is_refused is failed and is waiting for its next send"
+        )
         assert blocker.next.startswith("onward effects show ")
 
 

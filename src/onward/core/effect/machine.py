@@ -100,7 +100,7 @@ def _sent(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[LedgerEnt
     if settled(effect) or not is_safe:
         return Refused(f"it is {effect.state}: nothing proves that sending is safe")
     if not effect.approved:
-        return Refused("it waits for approval")
+        return Refused("it is waiting for approval")
     if effect.due is not None and effect.due > now:
         return Refused("it is not due to be sent yet", until=effect.due)
     frame = window(terms, at=now)
@@ -204,7 +204,9 @@ def _disproven(effect: LedgerEntry, terms: Terms, now: Instant) -> LedgerEntry:
 
 def _given_up(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     if effect.state is not EffectState.NEEDS_RECONCILE:
-        return Ignored(f"it is {effect.state}: it waits for nothing that could be given up")
+        return Ignored(
+            f"it is {effect.state}: it is not waiting for anything that could be given up"
+        )
     if terms.reconciles or _is_known(effect, terms, now):
         return Refused("its reconciler can still be asked, or it can be sent again")
     return Moved(changed(effect, state=EffectState.INDETERMINATE, due=None))

@@ -185,7 +185,7 @@ def _claimed(run: RunStatus, fact: Claimed, now: Instant) -> Decision[RunStatus]
         case RunState.PAUSED:
             return Refused(f"it is paused for {run.reason}")
         case RunState.WAITING if run.due is None:
-            return Refused("it waits for a message")
+            return Refused("it is waiting for a message")
         case _ if run.due is not None and run.due > now:
             return Refused("it is not due", until=run.due)
         case _:

@@ -150,7 +150,7 @@ class Drop(StrEnum):
 
 _DROPPED = {
     Drop.WITHDRAWN: "it was withdrawn before it was sent",
-    Drop.UNCERTAIN: "it may have happened; it waits for a verdict",
+    Drop.UNCERTAIN: "it may have happened, and is waiting for a verdict",
 }
 
 

@@ -92,7 +92,7 @@ def report_unawaited(scope: RunScope, body: Body, fn: Callable[..., Any]) -> Non
 def report_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Instant) -> None:
     """Report that an effect needs an operator, whatever else its run can still do."""
     if row.state == EffectState.PLANNED:
-        reason, message = Reason.APPROVAL, f"effect {row.name!r} waits for approval"
+        reason, message = Reason.APPROVAL, f"effect {row.name!r} is waiting for approval"
     else:
         reason, message = Reason.RECONCILIATION, f"the outcome of effect {row.name!r} is unknown"
         if row.error is not None:
