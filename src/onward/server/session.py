@@ -27,6 +27,7 @@ from onward.server.outcomes import Outcomes
 from onward.wire.messages import messages
 from onward.wire.methods import METHODS
 from onward.wire.work import (
+    TEXT_RULE,
     claim_reply,
     commit_of,
     load_arguments,
@@ -348,8 +349,8 @@ class StreamSession:
                 # Later commits of the run may be written before the worker sends this one again.
                 self.end("the database is unavailable")
                 return
-            if isinstance(answer, Rejected):  # honest workers check texts before they send them
-                answer = WriteRefused("text", answer.fact)
+            if isinstance(answer, Rejected):  # the worker's mistake, and no failure of the server
+                answer = WriteRefused(TEXT_RULE, answer.fact)
             problem_of(answer, self._server, "commits")  # it is logged if it is unexpected
             self.refusals += 1
         self._outcomes.add(no, answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onward.core.lease import Fate
-from onward.errors import Undecodable
+from onward.errors import Rejected, Undecodable, WriteRefused
 from onward.model.cache import CacheWrite
 from onward.model.claims import Wanted
 from onward.model.commits import NOTHING_ATTACHED, Attachments, Commit, CommitOutcome
@@ -21,6 +21,9 @@ from onward.wire.rows import USE_COMPATIBLE_VERSIONS, codec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+TEXT_RULE = "text"
+"""The rule of a refused commit with a text that some database cannot store."""
 
 REGISTRATION = codec(Registration, messages.Registration)
 LOST_WORKER = codec(LostWorker, messages.LostWorker)
@@ -202,7 +205,10 @@ def outcome_message(no: int, answer: CommitOutcome | BaseException) -> Any:
 def outcome_of(message: Any) -> CommitOutcome | Exception:
     """Return the outcome in a message, or the error that prevented the commit."""
     if message.HasField("problem"):
-        return to_error(message.problem)
+        error = to_error(message.problem)
+        if isinstance(error, WriteRefused) and error.rule == TEXT_RULE:
+            return Rejected(error.fact)  # as an embedded worker's store does
+        return error
     try:
         return CommitOutcome(Fate(message.fate), message.at)
     except ValueError:
