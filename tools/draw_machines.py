@@ -35,7 +35,7 @@ LATER = NOW + 1
 HEAD = """# State machines
 
 `make docs` runs `tools/draw_machines.py`, which generates this page from the machines in
-`onward.core`. Each arrow is labelled with the facts that cause the change of state. In the tables,
+`onward.core`. Each arrow is labeled with the facts that cause the change of state. In the tables,
 `-` means that the machine deliberately ignores the fact, `no` means that it refuses the fact, and
 `bug` means that only a bug in Onward can cause the fact. If a cell contains several answers, the
 answer depends on details of the state or the fact.
@@ -411,7 +411,7 @@ def slot_machine() -> Drawing:
         "Slot",
         "This machine is in `onward.core.slot`. The table shows what happens to four late slots "
         "under each catch-up rule (with a cap of 2, and with overlaps allowed) and under each "
-        "overlap rule (with all slots caught up).",
+        "overlap rule (with the catch-up rule `all`).",
         ["passed", *dispositions, "held"],
         first="passed",
         last=dispositions,

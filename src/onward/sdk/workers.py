@@ -45,7 +45,7 @@ class Workers:
         return await self._engine.list_workers(gone=gone)
 
     async def drain(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Drain a worker, which takes no more runs, finishes its running steps and leaves.
+        """Drain a worker: it takes no more runs, finishes its running steps and leaves.
 
         The worker notices within about a second. Then it does what it does after SIGTERM: it waits
         up to `drain` for steps in progress and releases its runs, and `onward worker` exits with 0.

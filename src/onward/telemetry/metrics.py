@@ -18,9 +18,9 @@ class Metrics(Protocol):
     """The counts and durations that Onward reports.
 
     Subclass it and override the methods you need. The other methods, and those that later releases
-    add, do nothing. Methods must be fast, because Onward calls them on the worker's event loop,
-    except `lease_renewed`, which it calls from another thread. An exception in a method is logged
-    once and does not affect runs.
+    add, do nothing. Methods must be fast, because Onward calls them on the worker's event loop.
+    Only `lease_renewed` is called from another thread. An exception in a method is logged once and
+    does not affect runs.
 
     Example:
         >>> class Failures(Metrics):
@@ -67,7 +67,7 @@ class Metrics(Protocol):
     def step_ended(
         self, *, workflow: str, step: str, outcome: str, retrying: bool, seconds: float
     ) -> None:
-        """Count an attempt of a step that has ended, and measure how long it took.
+        """Count a step attempt that has ended, and measure how long it took.
 
         `outcome` is `succeeded`, `failed`, `timed_out` or `cancelled`.
         """

@@ -57,7 +57,7 @@ class VirtualClock:
         return datetime.fromtimestamp(self._wall / SECOND, UTC)
 
     async def sleep(self, length: DurationLike) -> None:
-        """Let virtual time pass in a test. Whatever becomes due happens without waiting.
+        """Let virtual time pass in a test. Timers that become due fire without any real delay.
 
         Args:
             length: How much time passes, such as "2d" or 0.5.

@@ -60,7 +60,7 @@ class Outside:
     Attributes:
         sent: Every request that was made, in order, including those that were lost.
         applied: Every request that changed something, in order.
-        is_away: Whether `find` is unable to answer, so that it returns `Unknown`.
+        is_away: Whether `find` cannot look up outcomes; it then returns `Unknown`.
 
     Example:
         >>> import asyncio

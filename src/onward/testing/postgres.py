@@ -72,7 +72,7 @@ class PostgresServer:
         return cls(_socket_url(cluster, "postgres"), cluster)
 
     def stop(self) -> None:
-        """Remove the private server, or the databases that were created in an existing server."""
+        """Remove the private server, or the databases that were created on an existing server."""
         if self._cluster is not None:
             self._cluster.remove()
         else:
