@@ -129,7 +129,7 @@ HANDLERS: dict[str, tuple[Callable[[], Any], bool]] = {
     "worker dies": (hang, False),
 }
 
-GONE = "worker dies, the next one starts a day later"
+GONE = "worker dies, and the next one starts a day later"
 LATER_HANDLERS: dict[str, tuple[Callable[[], Any], bool]] = {
     GONE: (hang, False),
     "raises another error, then `NotApplied` each time": (lose_then_refuse, True),
@@ -312,13 +312,17 @@ def approvals() -> list[Outcome]:
 def cancelled() -> list[tuple[str, str, int]]:
     """Return the outcomes of effects whose run was cancelled while they waited."""
     cases = {
-        "waits for approval": ("returns", approved, "planned"),
+        "is waiting for approval": ("returns", approved, "planned"),
         "was refused, and is waiting to be retried": (
             "raises `NotApplied` each time",
             blind,
             "failed",
         ),
-        "is uncertain, and waits for a verdict": ("raises another error", blind, "indeterminate"),
+        "is uncertain, and is waiting for a verdict": (
+            "raises another error",
+            blind,
+            "indeterminate",
+        ),
         "is uncertain, and its reconciler returned `Unknown`": (
             "raises another error",
             sought,

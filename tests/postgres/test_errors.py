@@ -72,7 +72,7 @@ async def test_a_missing_database_is_told_with_the_way_to_make_it(
 ) -> None:
     error = await refusal(postgres_server.url("nowhere"))
     assert isinstance(error, StoreUnusable)
-    assert "has no database of that name. Create it: createdb" in str(error)
+    assert "names a database that does not exist. Create it: createdb" in str(error)
 
 
 async def test_a_server_that_is_away_is_told_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,10 +150,11 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     effects = await effect_infos(store, await ledger.open_effects(store, limit=MAX_COUNTED))
     uncertain = [effect.id for effect in effects if effect.waits_for == "verdict"]
     if uncertain:
+        whose = "Its run is" if len(uncertain) == 1 else "Their runs are"
         yield Finding(
             "effects",
             f"{count_of(uncertain, 'effect')} whose outcome is unknown",
-            "Their runs wait until an operator decides",
+            f"{whose} waiting for an operator's decision",
             "onward effects list",
         )
     [[stale]] = await store.read(lambda tx: tx.fetch("stale_outbox", age=limits.outbox))

@@ -29,7 +29,7 @@ SURROUNDINGS = [
     ),
     Mistake(
         "a missing database",
-        ("no database of that name", "createdb"),
+        ("names a database that does not exist", "createdb"),
         "import os",
         OPEN.format('os.environ["NO_DATABASE"]'),
     ),

@@ -216,7 +216,7 @@ async def test_a_body_that_nothing_can_wake_fails_and_is_named(
 ) -> None:
     async with app, app.worker(warm=warm):
         with pytest.raises(
-            RunFailed, match=r"it waits in .*test_waits.py, line \d+: .*(gate|group)"
+            RunFailed, match=r"it is waiting in .*test_waits.py, line \d+: .*(gate|group)"
         ):
             await app.run(stuck, rounds)
 

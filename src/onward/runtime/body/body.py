@@ -180,9 +180,9 @@ class Body:
         if not self.calls and self.cancelled is None and self.run.deadline is None:
             place = place_of_wait(self._loop.tasks)
             raise Stuck(
-                f"no step, timer, signal or child can wake this run; it waits in {place}. A "
-                "workflow cannot wait for a lock, an event or a queue outside its run: wait for a "
-                "signal, or do the work in a step with limit=."
+                f"no step, timer, signal or child can wake this run; it is waiting in "
+                f"{place}. A workflow cannot wait for a lock, an event or a queue outside its run: "
+                "wait for a signal, or do the work in a step with limit=."
             )
 
     # --- the code asks ---------------------------------------------------------------------------
