@@ -87,7 +87,7 @@ class WorkerBlocked(UserError):
 
 @dataclass(eq=False, repr=False)
 class TimedOut(UserError, TimeoutError):
-    """An attempt of a step, a call of an effect, or a wait took longer than its timeout."""
+    """An attempt at a step, a call to an effect, or a wait took longer than its timeout."""
 
     code: ClassVar[str] = "timed_out"
     what: str

@@ -74,7 +74,7 @@ class Metrics(Protocol):
         return
 
     def cache_read(self, *, workflow: str, step: str, hit: bool) -> None:
-        """Count an attempt of a step with `cache=`; `hit` is True if the result was in the cache.
+        """Count an attempt at a step with `cache=`; `hit` is True if the result was in the cache.
 
         While the store is unavailable, a read counts as a miss: the step is executed.
         """
