@@ -60,7 +60,9 @@ async def find_run(store: Store, given: str, *, changes: bool) -> RunRow:
         row = only_one("run", given, found, store.namespace)
         if changes and not row.newest:
             raise RunOver(
-                row.uid, f"a newer run has its id {row.id!r}", "Use that id to change the newer run"
+                row.uid,
+                f"a newer run has the same id, {row.id!r}",
+                "Use that id to change the newer run",
             )
         return row
     named = {row.id: row for row in await store.find_ids(given)}

@@ -105,11 +105,14 @@ def _read(files: CertificateFiles) -> grpc.ServerCertificateConfiguration:
     try:
         # gRPC would accept anything here, and fail at every handshake.
         context.load_cert_chain(files.certificate, files.key, password=_no_password)
-    except (ssl.SSLError, ValueError) as error:
+    except _HasPassword:
+        advice = "Pass a private key without a password"
+        raise BadInput(f"--tls-key {files.key}", "has a password", advice) from None
+    except ssl.SSLError as error:
         raise BadInput(
             f"certificate {files.certificate}",
             f"does not match the key {files.key}, or one of them is damaged ({_reason(error)})",
-            "Pass a certificate and its private key as PEM files; the key must have no password",
+            "Pass a certificate and its private key as PEM files",
         ) from None
     if files.client_ca is not None:
         try:
@@ -123,8 +126,12 @@ def _read(files: CertificateFiles) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)
 
 
+class _HasPassword(Exception):
+    """A private key can be read only with a password."""
+
+
 def _no_password() -> str:
-    raise ValueError("the key has a password")
+    raise _HasPassword
 
 
 def _reason(error: Exception) -> str:

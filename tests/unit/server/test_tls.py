@@ -13,6 +13,12 @@ import grpc
 import grpc.aio
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from onward.errors import BadInput
 from onward.server.tls import CertificateFiles, Certificates, certificate_files
@@ -136,6 +142,15 @@ async def connects(port: int, credentials: grpc.ChannelCredentials) -> bool:
 def test_a_key_of_another_certificate_is_refused(issued: Issued) -> None:
     trustme.CA().issue_cert("localhost").private_key_pem.write_to_path(issued.files.key)
     with pytest.raises(BadInput, match="does not match the key"):
+        Certificates(issued.files)
+
+
+def test_a_key_with_a_password_is_refused(issued: Issued) -> None:
+    key = load_pem_private_key(issued.files.key.read_bytes(), None)
+    locked = BestAvailableEncryption(b"secret")
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked)
+    issued.files.key.write_bytes(pem)
+    with pytest.raises(BadInput, match=r"has a password\. Pass a private key without a password"):
         Certificates(issued.files)
 
 
