@@ -90,6 +90,10 @@ def test_an_event_that_is_replayed_while_its_run_prepares_is_prepared_again() ->
     Simulation(911936, behind_servers(911936)).run()
 
 
+def test_a_step_that_outlasts_the_drain_of_its_worker_may_begin_elsewhere() -> None:
+    Simulation(1011055, behind_servers(1011055)).run()
+
+
 def test_every_kind_of_frame_and_call_is_lost_and_comes_late_or_twice() -> None:
     calls = ("start_many", "signal_many", "Renew")
     wanted = {(call, what) for call in calls for what in ("lost", "reply lost", "twice", "late")}

@@ -65,7 +65,8 @@ class Control:
         before = self._begun.get(place)
         self._begun[place] = process
         is_lost = process.has_stood_still  # it may have lost the run without knowing
-        if before is not None and self._is_well(before) and not is_lost:
+        is_drained = before is not None and before.is_drained(now)
+        if before is not None and self._is_well(before) and not (is_lost or is_drained):
             yield f"{process.name} began {place} again, though {before.name} is well"
         run = view.runs[step.run.uid]
         is_heard = (run.uid, CANCEL_IDENTITY, 1) in view.records

@@ -16,7 +16,7 @@ from onward.engine.local_worker import LocalWorker
 from onward.errors import StoreUnusable, Unavailable
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
-from onward.runtime.worker.options import Options, Ports
+from onward.runtime.worker.options import DRAIN, Options, Ports
 from onward.runtime.worker.worker import Worker
 from onward.wire.remote_worker import RemoteWorker
 from tests.simulation.simulator.draw import Draw
@@ -110,6 +110,7 @@ class Crew:
                 either.append(deployed)
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not gone.done():
+                process.drained_at = self._clock.monotonic() + DRAIN
                 self._loop.call_soon(worker.stop, context=process.context.copy())
             await asyncio.sleep(await gone)
         deployed.cancel()

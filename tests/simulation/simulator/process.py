@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from onward.core.instant import Instant
     from onward.testing.clock import VirtualClock
     from tests.simulation.simulator.draw import Draw
 
@@ -52,6 +53,8 @@ class Process:
         """Whether it writes for workers that are connected to it."""
         self.has_left = False
         """Whether it came to its end by itself."""
+        self.drained_at: Instant | None = None
+        """When it gives up steps that have not ended, if it was asked to leave."""
         self.turns = 0
         self.is_dead = False
         self.is_out = False
@@ -90,6 +93,10 @@ class Process:
     def go_on(self) -> None:
         """Have turns again, unless it died."""
         self.is_out = self.is_dead
+
+    def is_drained(self, now: Instant) -> bool:
+        """Return whether it was asked to leave, and has given up what had not ended."""
+        return self.drained_at is not None and now >= self.drained_at
 
     def __repr__(self) -> str:
         return f"<process {self.name}>"
