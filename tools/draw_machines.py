@@ -202,8 +202,8 @@ def stay_machine() -> Drawing:
     drawing = Drawing(
         "Stay",
         "This machine is in `onward.core.stay`. It decides how long a run stays in the memory of a "
-        "worker. Each decision also names an action: when nothing is left to do, `live` and "
-        "`draining` runs are parked, paused or released.",
+        "worker. Each decision also names an action, which is not shown. For example, a `live` or "
+        "`draining` run that has nothing left to do is parked, paused or released.",
         [str(state) for state in stay.StayState],
         first="live",
         last=["gone"],
@@ -246,9 +246,10 @@ def effect_machine() -> Drawing:
     drawing = Drawing(
         "Effect",
         "This machine is in `onward.core.effect`. A failed effect may be sent again, because it is "
-        "known not to have happened. `Reconciled` and `Judged` prove this only after the window "
-        "for late sends is over. An effect in `needs_reconcile` waits until its reconciler is "
-        "called or, while its receiver remembers the key, until it is sent again.",
+        "known not to have happened. `Reconciled` and `Judged` prove this only once no frozen "
+        "worker can still send the effect. An effect in `needs_reconcile` waits until its "
+        "reconciler is called or, if its receiver still remembers the key, until the effect is "
+        "sent again.",
         list(effect.EffectState),
         first="planned",
         last=["applied", "failed", "skipped", "withdrawn"],
@@ -323,7 +324,7 @@ def replay_machine() -> Drawing:
     """Bring a keyed call to each standing, then do to it what can be done next."""
     drawing = Drawing(
         "Replay: one call",
-        "This machine is in `onward.core.replay`. It tracks one call, live or replayed. "
+        "This machine is in `onward.core.replay`. It tracks one call, whether live or replayed. "
         "Divergence is not shown. The fact `turn` is a request for the next delivery.",
         list(Standing),
         first="unknown",

@@ -87,7 +87,7 @@ PAGES = {
         "Reference: apps and runs",
         "Import `App`, `Run` and `RunInfo` from `onward`. For annotations, import `SyncApp`, "
         "`SyncRun`, `HistoryEvent`, `Blocker` and `WorkerInfo` from `onward.handles`, and the "
-        "types for schedules from `onward.schedules`. The other types are returned by calls.",
+        "types for schedules from `onward.schedules`. You do not need to import the other types.",
         {
             "App": (
                 *(onward.App, Worker, within.Within, effects.Effects, dead.Dead),
@@ -110,7 +110,7 @@ PAGES = {
     "pipelines.md": Page(
         "Reference: pipelines",
         "Import these from `onward.pipelines`, unless stated otherwise. The "
-        "[guide](../guides/pipelines.md) explains them. Other code publishes with "
+        "[guide](../guides/pipelines.md) explains them. Code outside runs publishes with "
         "`App.publish` and `App.publish_many`.",
         {
             "Declarations": (
@@ -140,8 +140,8 @@ PAGES = {
     ),
     "testing.md": Page(
         "Reference: testing",
-        "The [guide](../guides/testing.md) shows how to use these. Each heading names the module. "
-        "Fixtures of the pytest plugin need no import.",
+        "The [guide](../guides/testing.md) shows how to use these. Each heading names the module "
+        "to import from. The fixtures of the pytest plugin need no import.",
         {
             "Fixtures of the pytest plugin": (
                 *(pytest_plugin.onward_app, pytest_plugin.onward_clock),
@@ -179,17 +179,20 @@ ACTORS = {
         errors.Unavailable,
         "The store is unreachable or busy. You can make the same call again.",
     ),
-    "Let it propagate": (errors.LeaseLost, "The worker has lost the run and must stop."),
+    "Let it propagate": (
+        errors.LeaseLost,
+        "The worker has lost the run and must stop executing it.",
+    ),
     "Report it to us": (
         errors.InvariantBroken,
-        "A bug in Onward. Please report it, with its message.",
+        "This is a bug in Onward. Please report it, and include the message of the error.",
     ),
 }
 
 ERRORS_HEAD = """Every error that Onward raises deliberately is an `onward.errors.OnwardError` and
 has a stable `code`. Its message says what failed, why, and what to do. The errors
-are grouped by what you must do. Import these types from `onward.errors`.
+are grouped by what you should do. Import these types from `onward.errors`.
 
 The errors that *your* code raises in steps (`Retryable`, `Fatal`, `NotApplied`), and `StepFailed`,
-are in [workflows](workflows.md#errors-in-steps). The guide on [errors](../guides/errors.md) shows
-what to catch."""
+are described in [workflows](workflows.md#errors-in-steps). The guide on
+[errors](../guides/errors.md) shows what to catch."""

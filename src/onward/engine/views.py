@@ -56,8 +56,8 @@ class RunInfo:
             reason, such as `deadline`, if there was no error.
         failed_step: The name of the step, effect or child whose error ended it.
         discarded: Who discarded it as a dead letter, and when and why.
-        diverged_at: What the code does not match, if the run is paused for this reason: a recorded
-            call, or the arguments of the run.
+        diverged_at: What the current code does not match: a recorded call, or the arguments of the
+            run. None unless the run is paused for this reason.
 
     Example:
         >>> import asyncio
@@ -127,12 +127,12 @@ class DivergedAt:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """The decision that a failed run stays failed.
+    """The record of a discarded dead letter.
 
     Attributes:
-        at: When it was made.
-        by: Who made it.
-        reason: Why it was made.
+        at: When it was discarded.
+        by: Who discarded it.
+        reason: Why it was discarded.
     """
 
     at: datetime
@@ -154,8 +154,7 @@ class FailureGroup:
         last_at: When the last of them failed.
         last_run: The id of the run that failed last.
         last_error: The error of that run.
-        timeline: How many of them failed in each of the equal parts of the period from `since`
-            until now.
+        timeline: How many of them failed in each of the equal intervals between `since` and now.
     """
 
     name: str
@@ -300,7 +299,7 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class PendingSignal:
-    """A signal that a run has received but not read.
+    """A signal that a run has received but not yet read.
 
     Attributes:
         name: Its name.
@@ -422,7 +421,7 @@ class EffectInfo:
     """An effect as recorded in the ledger.
 
     Attributes:
-        id: The key of the effect, which identifies it in `resolve` and which the receiver gets.
+        id: The key of the effect. You pass it to `resolve`, and the receiver gets it too.
         run: The id of its run.
         state: planned, in_flight, applied, failed, needs_reconcile, indeterminate, skipped or
             withdrawn (its run was cancelled or ended before the effect was sent).
@@ -433,8 +432,8 @@ class EffectInfo:
             `NotApplied` answers that came too early.
         why: Why it is uncertain or did not happen, or why its result could not be stored.
         sent_at: The latest time at which the last send may have happened.
-        judged_from: The time from which "not applied" is accepted. Before that, a frozen worker may
-            still send the effect.
+        judged_from: The time from which "not applied" is accepted. Before that, a frozen worker
+            might still send the effect.
         known_until: When the receiver forgets the key, if the receiver deduplicates by key. An
             uncertain effect is sent again only if the call would arrive before this time.
         asked_at: When Onward will send it again, or ask the reconciler again.
@@ -444,10 +443,10 @@ class EffectInfo:
         waits_for: What it is waiting for: "approval", "verdict", "reconciler" (the next lookup),
             "reply" (to a call in flight), "send" (the first send) or "next send". None if it is
             settled.
-        returns: The annotation of its result and the kind of JSON that it is stored as, such as
-            `Charge: object`.
-        settled_by: What settled it: the handler, the reconciler, or an operator, whose name is in
-            `decided_by`. None if it is not settled, or was withdrawn.
+        returns: The annotation of its result and the kind of JSON value that it is stored as, such
+            as `Charge: object`.
+        settled_by: What settled it: handler, reconciler, or operator (whose name is in
+            `decided_by`). None if it is not settled, or was withdrawn.
         reconciler: The name of its reconciler, if it has one.
         attempts: All sends and all answers of the reconciler, oldest first; if there are more than
             50, the latest 50.

@@ -41,9 +41,9 @@ class Fatal(Exception):
 class NotApplied(Exception):
     """An effect definitely did not happen.
 
-    A handler raises it when it knows that the call changed nothing; the effect is then retried
-    according to its policy. A reconciler returns or raises it. A workflow body receives it when an
-    effect did not happen and is not retried, or when an operator rejected the effect.
+    The handler of an effect raises it if the call definitely changed nothing; the effect is then
+    retried according to its policy. A reconciler returns or raises it. A workflow body receives it
+    when an effect did not happen and is not retried, or when an operator rejected the effect.
 
     Args:
         message: What happened.

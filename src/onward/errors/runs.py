@@ -54,7 +54,7 @@ class NoWorker(UserError):
 
 @dataclass(eq=False, repr=False)
 class NoThread(UserError):
-    """A sync function cannot start: cancelled code that is still running holds all threads."""
+    """A sync function cannot start: cancelled code that is still running occupies all threads."""
 
     code: ClassVar[str] = "no_thread"
     what: str
@@ -100,7 +100,7 @@ class TimedOut(UserError, TimeoutError):
 
 @dataclass(eq=False, repr=False)
 class RunOver(UserError):
-    """The state of the run does not allow this call, in most cases because the run has ended."""
+    """The state of the run does not allow this call, usually because the run has ended."""
 
     code: ClassVar[str] = "run_over"
     run: str
@@ -131,8 +131,7 @@ class Undone(UserError):
 class WouldResend(UserError):
     """A fork or a retry would resend effects that have happened, or may have happened.
 
-    A retry (`by` is "retry") would do so if the run has a child that was forked and has sent
-    effects.
+    A retry (`by` is "retry") would do so if the run has a forked child that has sent effects.
     """
 
     code: ClassVar[str] = "would_resend"

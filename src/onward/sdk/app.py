@@ -75,9 +75,10 @@ class App(RunOperations, PublishOperations):
             (`onward://host:7170`).
         namespace: The tenant. An app sees and changes only the runs of its namespace.
         version: The version of your code, to which runs are pinned.
-        key: The API key for an onward:// server; by default the one in `ONWARD_KEY`.
-        hints: A Redis address (`redis://host:6379/0`) for notifications between processes. Redis
-            stores no data and may be down at any time; Onward then finds changes by polling.
+        key: The API key for an onward:// server; by default, the value of the environment variable
+            `ONWARD_KEY`.
+        hints: A Redis address (`redis://host:6379/0`) for notifications between processes. No data
+            is stored in Redis. While Redis is down, Onward finds changes by polling.
         metrics: Receives counts and durations; see `onward.telemetry.Metrics`.
         on_attention: A function that is called with an `onward.telemetry.Attention` when a run
             needs an operator.
@@ -208,12 +209,13 @@ class App(RunOperations, PublishOperations):
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Start a run and return a handle for it.
 
-        With `workflow.options(id=...)`, a second start with the same id returns the first run.
+        If you set an id with `workflow.options(id=...)`, starting the workflow again with the same
+        id returns the first run.
 
         Args:
-            workflow: The workflow, or the workflow with options.
-            *args: Its arguments.
-            **kwargs: Its arguments by name.
+            workflow: The workflow, or what `workflow.options(...)` returns.
+            *args: The positional arguments of the workflow.
+            **kwargs: The keyword arguments of the workflow.
 
         Raises:
             Conflict: the id belongs to a run with a different workflow or arguments.
@@ -256,8 +258,8 @@ class App(RunOperations, PublishOperations):
     def within(self, connection: object) -> Within:
         """Return a view of this app that works in your own transaction.
 
-        Runs that you start, signals that you send and events that you publish take effect when you
-        commit, together with your rows.
+        Runs that you start, signals that you send and events that you publish through this view are
+        committed together with your own changes.
 
         Args:
             connection: For Postgres, a connection from asyncpg, psycopg (async) or SQLAlchemy
@@ -313,24 +315,25 @@ class App(RunOperations, PublishOperations):
     ) -> AsyncIterator[Worker]:
         """Run a worker while the body of `async with` runs.
 
-        If the worker fails, the body is cancelled and the error is raised here. Once the app is
-        open, an unavailable database is not an error: the worker waits until the database is
-        available again.
+        If the worker fails, the body is cancelled and the `async with` statement raises the error.
+        Once the app is open, an unavailable database is not an error: the worker waits until the
+        database is available again.
 
         Args:
             queues: The queues whose runs the worker takes.
             slots: How many runs may execute at the same time; waiting runs do not count.
             threads: How many sync steps may run at the same time.
             tags: The worker takes runs and steps that have one of these tags, or no tags.
-            warm: How many waiting runs to keep in memory; other runs are replayed when they
+            warm: How many waiting runs to keep in memory; the others are replayed when they
                 continue.
             workflows: The workflows to execute; by default all workflows of this process, including
                 those that are defined later.
-            schedules: The schedules to create when the worker starts; by default those that
-                `@schedule` declares for its workflows. Every worker starts runs of all schedules.
-            pipelines: The pipelines to declare and serve; by default all pipelines that this
-                process defines before the worker starts.
-            retry: The retry policy for steps if neither they nor their workflow set one.
+            schedules: The schedules to create when the worker starts; by default, those declared
+                with `@schedule` for the worker's workflows. Any worker can start the runs of any
+                schedule.
+            pipelines: The pipelines to declare and serve; by default, all pipelines that are
+                defined in this process before the worker starts.
+            retry: The retry policy for a step if neither the step nor its workflow sets one.
             timeout: The timeout for steps that do not set their own.
             lease: How long the worker's lease lasts without a renewal; after that, other workers
                 take over its runs. On SQLite, other workers notice at once that a process has

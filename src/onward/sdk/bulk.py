@@ -44,7 +44,7 @@ class BulkRuns(TypedDict, total=False):
         state: The state; by default, any state that the action applies to.
         queue: The queue.
         tag: A tag of the run.
-        attributes: Attributes of the run, which have no index.
+        attributes: Attributes of the run; they are not indexed.
     """
 
     name: str | None

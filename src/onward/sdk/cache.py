@@ -76,8 +76,8 @@ class Cache:
     ) -> int:
         """Delete results, and return how many were deleted.
 
-        The next call executes its step again. Runs that have read a result keep it. Workers delete
-        expired results by themselves.
+        The next call executes the step again. Runs that have already read a result keep it. Workers
+        delete expired results automatically.
 
         Args:
             key: Only the result with this key.

@@ -89,7 +89,8 @@ class Current:
         uid: The unique key of the run; retries and forks have different keys.
         workflow: The name of the workflow.
         queue: The queue of the run.
-        attempt: In a step, the number of the step's attempt; in a body, that of the run's attempt.
+        attempt: In a step, the number of the step's current attempt; in a body, the number of the
+            run's current attempt.
         parent: The uid of the run that started this one, or None.
         root: The uid of the topmost run in its tree.
         step: In a step, the name of the step.

@@ -34,8 +34,8 @@ MAX_COUNT = 10_000
 class Dead:
     """The dead letters of an app (`app.dead`): failed and timed-out runs that await a decision.
 
-    A run leaves the list when it is retried, forked or replaced under its id, or discarded. A child
-    that its parent awaits is never in the list, because its parent receives the error.
+    A run leaves the list when it is discarded, or when it is retried, forked or replaced under its
+    id. A child that its parent awaits is never in the list, because its parent receives the error.
 
     Example:
         >>> import asyncio
@@ -93,7 +93,7 @@ class Dead:
             queue: The queue.
             tag: A tag of the run.
             since: Only runs that ended at most this long ago, such as "1h".
-            attributes: Attributes of the run, which have no index.
+            attributes: Attributes of the run; they are not indexed.
             limit: The maximum number of runs.
             before: The uid of the last run on the previous page.
 
@@ -153,8 +153,7 @@ class Dead:
         Args:
             name: Only runs of this workflow.
             since: Only runs that ended at most this long ago; by default, all runs.
-            parts: The number of equal parts into which the `timeline` of each group divides that
-                period.
+            parts: The number of equal intervals in the `timeline` of each group.
         """
         length = None if since is None else duration(since)
         return await self._engine.failure_groups(FailurePeriod(name, length, parts))
@@ -163,7 +162,7 @@ class Dead:
         """Return a dead letter with its attributes, progress and error.
 
         Raises:
-            NotFound: no run has the id, or the newest run with the id is not a dead letter.
+            NotFound: no run has this id, or the newest run with this id is not a dead letter.
         """
         info = await self._engine.info(id)
         if info.state not in DEAD or info.discarded is not None:
@@ -189,7 +188,7 @@ class Dead:
         reason: str = "",
         by: str | None = None,
     ) -> bool:
-        """Discard a dead letter, which stays failed but is no longer listed here.
+        """Discard a dead letter: the run stays failed, but is no longer listed.
 
         The run and its history are kept, and `App.retry` can still retry it.
 
@@ -199,9 +198,9 @@ class Dead:
             by: The name of the operator; by default the user of this process.
 
         Returns:
-            False if the newest run with the id is not a dead letter.
+            False if the newest run with this id is not a dead letter.
 
         Raises:
-            NotFound: no run has the id.
+            NotFound: no run has this id.
         """
         return await self._engine.discard(id, Decision(reason, by or this_user()))

@@ -44,7 +44,7 @@ registered: dict[str, list[EffectDefinition]] = {}
 
 
 class Effect(Generic[P, R]):
-    """A function that changes the outside world, as created by `@effect`.
+    """A function, decorated with `@effect`, that changes the outside world.
 
     In a run, the ledger records each send before it is made. An effect is sent again only if there
     is proof that it did not happen, or while its receiver still remembers its key. Outside a run, a
@@ -201,12 +201,12 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         timeout: How long one call may take; by default 30 s. For a function that is not async,
             `timeout` is required, and the function must enforce it itself.
         settle: How long after its timeout a call may still take effect; by default 10 s.
-        start_within: How long after being recorded in the ledger a call may begin; by default 15 s.
-            After that, the worker does not send it.
+        start_within: The time within which a call must begin after it is recorded in the ledger; by
+            default 15 s. After that, the worker does not send it.
         idempotency_window: How long the receiver remembers a key, counted from the first send. Set
-            it only if you pass `effect_key()` to the receiver and the receiver applies each key
-            once. Onward then sends an uncertain call again, as `retry` allows, while the receiver
-            remembers the key. It cannot be combined with `reconcile`.
+            it only if you pass `effect_key()` to the receiver and the receiver applies only one
+            call for each key. Onward then sends an uncertain call again, as `retry` allows, while
+            the receiver remembers the key. It cannot be combined with `reconcile`.
         approve: Whether an operator must approve each call, with its exact arguments, before it is
             sent.
         rate: How often it may be sent, such as "10/m", "1/5s" or "100/h". Sends are spaced evenly.

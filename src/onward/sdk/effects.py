@@ -52,7 +52,7 @@ class Effects:
         """Return the possible verdicts for an effect, and when each becomes possible.
 
         Raises:
-            NotFound: no effect has that id.
+            NotFound: no effect has this id.
         """
         return await self._engine.effect_choices(effect_id)
 
@@ -64,7 +64,7 @@ class Effects:
         """Return one effect.
 
         Raises:
-            NotFound: no effect has that id.
+            NotFound: no effect has this id.
         """
         return await self._engine.effect(effect_id)
 
@@ -78,10 +78,10 @@ class Effects:
         version: int | None = None,
         by: str | None = None,
     ) -> EffectInfo:
-        """Decide on an uncertain effect; its run continues with your verdict.
+        """Give a verdict on an uncertain effect, so that its run can continue.
 
         Args:
-            effect_id: The effect.
+            effect_id: The id of the effect.
             verdict: "applied" (it happened), "not_applied" (it did not happen, and is sent again),
                 "skip" (continue without it: the run gets `EffectSkipped`) or "ask_again" (ask the
                 reconciler again or, with an idempotency window, send the effect again while the
@@ -93,9 +93,9 @@ class Effects:
             by: The name of the operator; by default the user of this process.
 
         Raises:
-            NotFound: there is no such effect.
+            NotFound: no effect has this id.
             VerdictRefused: the effect is settled or has changed, it is too early for "not_applied",
-                "ask_again" is not possible, or the result is a different kind of JSON than the
+                "ask_again" is not possible, or the result is not the kind of JSON value that the
                 effect returns.
             Unencodable: the result does not match the annotation of the effect.
         """
@@ -113,10 +113,10 @@ class Effects:
     async def approve(
         self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None
     ) -> EffectInfo:
-        """Approve a planned effect, which is then sent with exactly the arguments that are shown.
+        """Approve a planned effect, which is then sent with exactly its recorded arguments.
 
         Raises:
-            NotFound: there is no such effect.
+            NotFound: no effect has this id.
             VerdictRefused: the effect is not waiting for approval, has changed, or is being
                 withdrawn because its run is being cancelled.
         """
@@ -127,7 +127,7 @@ class Effects:
     async def reject(
         self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None
     ) -> EffectInfo:
-        """Reject a planned effect, so that its run gets `NotApplied`."""
+        """Reject a planned effect; its run then gets `NotApplied`."""
         return await self._engine.approve(
             effect_id, Decision(reason, by or this_user(), version), yes=False
         )

@@ -129,8 +129,8 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
     the deadline.
 
     Args:
-        *args: The arguments of the new run.
-        **kwargs: The arguments of the new run, by name.
+        *args: The positional arguments of the new run.
+        **kwargs: The keyword arguments of the new run.
 
     Raises:
         NotInBody: the caller is not a workflow.
@@ -184,8 +184,8 @@ class ChildRun(Generic[R]):
         """Wait until the run has ended and return its result.
 
         Raises:
-            RunFailed: the run failed; `__cause__` is the error that it raised. A registered error
-                is raised as itself.
+            RunFailed: the run failed; `__cause__` is the error that it raised. An error of a
+                built-in or registered type is raised directly instead.
             RunCancelled: the run was cancelled.
             BadInput: another run started the child, so this run cannot wait for it.
         """
@@ -212,7 +212,7 @@ class ChildRun(Generic[R]):
 
 
 async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
-    """Start another run from a workflow without waiting for it.
+    """Start another run from within a workflow, without waiting for the run to end.
 
     The run outlives the run that started it, unless its options have `cancel_with_parent=True`.
 
@@ -255,7 +255,7 @@ class _AsCompleted(Generic[T]):
 
 
 def as_completed(awaitables: Iterable[Awaitable[T]]) -> AsyncIterator[asyncio.Future[T]]:
-    """Iterate over awaitables in the order in which they end, which is the same in every replay.
+    """Iterate over awaitables in the order in which they complete: the same order in every replay.
 
     Each item that it yields has already completed. Await the item to get its result or raise its
     error.

@@ -83,14 +83,14 @@ class Run(Generic[R]):
         """Wait until the run has ended and return its result.
 
         Args:
-            timeout: How long to wait; 0 means to check once.
+            timeout: How long to wait; 0 checks once, without waiting.
             raise_paused: Whether to raise if the run is paused, instead of waiting.
 
         Raises:
-            TimeoutError: the run has not ended in time; it continues. The message contains its
-                state and what it is waiting for.
-            RunFailed: the run failed; `__cause__` is the error that it raised. A registered error
-                is raised as itself.
+            TimeoutError: the run did not end in time; it continues. The message contains the state
+                of the run and what it is waiting for.
+            RunFailed: the run failed; `__cause__` is the error that it raised. An error of a
+                registered type is raised directly instead.
             RunCancelled: the run was cancelled, or missed its deadline.
             RunPaused: the run is paused, and `raise_paused` is set.
         """
@@ -142,13 +142,13 @@ class Run(Generic[R]):
     async def state(self) -> str:
         """Return the state of the run.
 
-        An open run is ready, running, waiting or paused. A run that has ended is succeeded, failed,
-        cancelled or timed_out.
+        The state is ready, running, waiting or paused while the run is open, and succeeded, failed,
+        cancelled or timed_out when it has ended.
         """
         return (await self._engine.newest(self.id)).state
 
     async def info(self) -> RunInfo:
-        """Return the details of the run, without its arguments and result."""
+        """Return the details of the run, without its arguments or result."""
         return await self._engine.info(self.id)
 
     async def history(self) -> list[HistoryEvent]:
@@ -156,7 +156,7 @@ class Run(Generic[R]):
         return await self._engine.history(self.id)
 
     async def pending_signals(self) -> list[PendingSignal]:
-        """Return the signals that the run has received but not read."""
+        """Return the signals that the run has received but not yet read."""
         return await self._engine.pending_signals(self.id)
 
     async def signal(

@@ -39,7 +39,7 @@ class RunOperations:
         """Return a handle for the newest run with the given id.
 
         Raises:
-            NotFound: no run has the id.
+            NotFound: no run has this id.
         """
         found = await self._engine.newest(id)
         return self._handle(RunKey(found.uid, found.id, found.name))
@@ -69,8 +69,8 @@ class RunOperations:
             kind: The kind: "workflow", "step" (a routed step), "map" (a map chunk), "producer" or
                 "consumer".
             tag: A tag of the run.
-            attributes: Attributes of the run. They have no index: Onward scans the runs that match
-                the other filters, newest first.
+            attributes: Attributes of the run. They are not indexed: Onward scans the runs that
+                match the other filters, newest first.
             parent: The id or uid of a run; only the runs that it started are returned.
             root: The id or uid of a run; only this run and its descendants are returned.
             children: Whether to include runs that other runs started.
@@ -108,7 +108,7 @@ class RunOperations:
         """Send a signal to the newest run with the given id; see `Run.signal`.
 
         Raises:
-            NotFound: no run has the id.
+            NotFound: no run has this id.
             RunOver: the run has ended.
         """
         await send_signal(self._engine, id, signal, value, message_id)
@@ -127,8 +127,9 @@ class RunOperations:
     async def pause(self, id: str) -> bool:  # noqa: A002 - it is the user's word
         """Pause the newest run with the given id.
 
-        Calls in progress finish. Then the run is paused until it is resumed or cancelled, and so
-        are its dependent runs: map chunks, routed steps, and children that are cancelled with it.
+        Calls in progress are allowed to finish. The run then stays paused until it is resumed or
+        cancelled, and so do its dependent runs: map chunks, routed steps, and children that would
+        be cancelled with it.
 
         Returns:
             False if the run has ended or is being cancelled.
@@ -148,7 +149,7 @@ class RunOperations:
         *,
         force: bool = False,
     ) -> Run[Any]:
-        """Retry a failed run: start a new run with the same id that continues from the failed call.
+        """Retry a failed run: a new run, with the same id, continues from the failed call.
 
         Completed work is not repeated, including in parallel branches. Only code that ran because
         of the error, such as cleanup, runs again.
@@ -156,13 +157,14 @@ class RunOperations:
         Args:
             id: The id of the run.
             force: Whether to retry the run even if it sent effects because of its error. These
-                effects are not sent again, and work from before the error counts as done, even if
-                the effects have undone it. This also allows the effects of a forked child to be
-                sent again.
+                effects are not sent again, and work completed before the error is not repeated,
+                even if the effects have undone it. This also allows the effects of a forked child
+                to be sent again.
 
         Raises:
-            RunOver: the run is open or has succeeded, is paused and can be resumed, or has been
-                replaced by another run.
+            RunOver: the run has succeeded, is still open, or has been replaced by another run. A
+                paused run can be retried, unless an operator paused it or one of its effects is
+                uncertain.
             Undone: the run sent effects because of its error, as a saga does to undo its work.
             WouldResend: the retry would restart a child that was forked and has sent effects.
         """
@@ -177,13 +179,13 @@ class RunOperations:
         new_id: str | None = None,
         resend: bool = False,
     ) -> Run[Any]:
-        """Start a new run that begins with the history of an existing run before a given step.
+        """Start a new run that keeps the history of an existing run up to a given step.
 
         Effects from that step on are sent again, with new keys.
 
         Args:
-            id: The id of the run. It must have ended or be paused, unless you pass `new_id`.
-            step: The name or the identity of the step; None keeps the whole history.
+            id: The id of the run. The run must have ended or be paused, unless you pass `new_id`.
+            step: The name or identity of the step; None keeps the whole history.
             result: The result of the step; by default the step runs again.
             new_id: An id for the new run; by default, the new run replaces the old run under the
                 same id.
@@ -193,9 +195,10 @@ class RunOperations:
         Raises:
             NotFound: the history has no such step.
             BadInput: `new_id` is not a valid id.
-            Conflict: another run has the id `new_id`.
+            Conflict: another run already has the id `new_id`.
             WouldResend: the fork would resend effects of the run or of its children.
-            RunOver: the run has been replaced by another run, or is still running.
+            RunOver: the run has been replaced by another run, is open and not paused, or is paused
+                because one of its effects is uncertain.
         """
         edited = None
         if step is not None and result is not UNCHANGED:
@@ -205,15 +208,15 @@ class RunOperations:
         )
 
     async def why(self, id: str) -> list[Blocker]:  # noqa: A002 - it is the user's word
-        """Return what keeps the newest run with the given id from continuing, and what to do.
+        """Return why the newest run with the given id is not proceeding, and what to do about it.
 
         Raises:
-            NotFound: no run has the id.
+            NotFound: no run has this id.
         """
         return await self._engine.why(id)
 
     async def unserved(self) -> list[UnservedRun]:
-        """Return runs that could continue but that no live worker can take, each with the reason.
+        """Return the runs that could continue but that no live worker can take, and why.
 
         This includes runs whose worker has died.
         """

@@ -36,17 +36,18 @@ _ONE_RUN_ONLY = ("id", "delay", "at")
 class Schedule:
     """A schedule, declared in code.
 
-    `onward worker MODULE` creates the schedules at the top level of the module. A worker in your
-    own code creates the schedules that you pass: `app.worker(schedules=[...])`. A deploy with an
-    unchanged declaration changes nothing, so a pause or a change by an operator survives it.
+    `onward worker MODULE` creates the schedules that are defined at the top level of the module. A
+    worker in your own code creates the schedules that you pass: `app.worker(schedules=[...])`. A
+    deploy with an unchanged declaration changes nothing, so a pause or a change by an operator
+    survives it.
 
     Args:
         name: Its name. The ids of its runs begin with it, as in `nightly@2026-11-15T02:00+01:00`.
         workflow: The workflow, the workflow with options, or its name.
-        args: The arguments of its runs.
-        kwargs: The arguments of its runs by name.
-        cron: A cron expression with five fields (minute, hour, day, month, weekday) or six
-            (starting with the second), or @hourly, @daily, @weekly, @monthly or @yearly.
+        args: The positional arguments of its runs.
+        kwargs: The keyword arguments of its runs.
+        cron: A cron expression with five fields (minute, hour, day, month, weekday) or six (with
+            the seconds first), or @hourly, @daily, @weekly, @monthly or @yearly.
         every: An interval, such as "5m", instead of a cron expression.
         zone: The time zone of the cron expression.
         overlap: What happens to a slot while a run is open. "skip": the slot gets no run. "allow":
@@ -123,7 +124,7 @@ def schedule(  # noqa: PLR0913 - each is a thing of its own that one may want
     Example:
         >>> from onward import workflow
         >>> from onward.schedules import schedule
-        >>> def define() -> None:  # in your module, no function is needed
+        >>> def define() -> None:  # in your own code, do this at module level
         ...     @schedule(cron="*/5 * * * *")
         ...     @workflow
         ...     async def poll() -> None: ...

@@ -215,7 +215,7 @@ class Schedules:
         return await self._engine.backfill(name, begin, before, dry_run=dry_run)
 
     async def delete(self, name: str) -> None:
-        """Delete a schedule and the history of its slots; its runs stay."""
+        """Delete a schedule and the history of its slots; its runs are kept."""
         await self._engine.delete(name)
 
     async def preview(self, name: str, n: int = 20, after: datetime | None = None) -> Times:

@@ -47,7 +47,7 @@ registered: dict[str, list[StepDefinition]] = {}
 
 
 class Step(Mappable[P, R], Generic[P, R]):
-    """A function whose result is recorded in the history of a run, as created by `@step`.
+    """A function, decorated with `@step`, whose result is recorded in the history of a run.
 
     A call always returns an awaitable. Outside a run, the call simply runs the function, so unit
     tests need neither an App nor a worker. `fn` is the plain function.

@@ -101,8 +101,9 @@ def _sync_worker(
 class SyncApp(_Sync[App]):
     """An app for code without an event loop; `App.sync` returns it. Open it with `with`.
 
-    Every call waits for its result. Several threads may use it at the same time. In a thread with a
-    running event loop, a call raises `WouldBlock`, because it would block that loop.
+    Every call blocks until its result is available. Several threads may use the app at the same
+    time. In a thread with a running event loop, a call raises `WouldBlock`, because it would block
+    that loop.
 
     Example:
         >>> from onward import App, workflow

@@ -89,7 +89,7 @@ class Signal(Generic[T]):
         self.type = type
 
     async def wait(self, *, timeout: DurationLike | None = None) -> T:
-        """Wait for the next signal with this name, which may have arrived earlier.
+        """Wait for the next signal with this name, which may already have arrived.
 
         Args:
             timeout: How long to wait; by default, there is no limit.

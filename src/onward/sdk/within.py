@@ -31,9 +31,9 @@ T = TypeVar("T")
 class Within:
     """Starts runs, sends signals and publishes events in your own transaction.
 
-    `App.within` returns it. It only inserts rows, so it neither waits for Onward's locks nor blocks
-    other writers. If you roll back, nothing is started, sent or published. Workers see the run,
-    signal or event after your commit.
+    `App.within` returns this view. It only inserts rows, so it neither waits for Onward's locks nor
+    blocks other writers. If you roll back, nothing is started, sent or published. Workers see the
+    run, signal or event after your commit.
 
     On SQLite, a transaction that has written blocks all other writers of the file, so commit soon.
     """
@@ -97,7 +97,7 @@ class Within:
             message_id: Identifies the message; messages with the same id are delivered only once.
 
         Raises:
-            NotFound: your transaction sees no run with the id.
+            NotFound: your transaction sees no run with this id.
             RunOver: the run has ended.
             StoreUnusable: the connection is to another database, or is not in a transaction.
         """

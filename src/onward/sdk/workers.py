@@ -47,8 +47,9 @@ class Workers:
     async def drain(self, id: str) -> bool:  # noqa: A002 - it is the user's word
         """Drain a worker: it takes no more runs, finishes its running steps and leaves.
 
-        The worker notices within about a second. Then it does what it does after SIGTERM: it waits
-        up to `drain` for steps in progress and releases its runs, and `onward worker` exits with 0.
+        The worker notices within about a second. It then shuts down as it does after SIGTERM: it
+        waits up to `drain` for steps in progress and releases its runs, and `onward worker` exits
+        with status 0.
 
         Returns:
             False if the worker has already left.

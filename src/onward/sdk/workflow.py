@@ -46,7 +46,7 @@ registered: dict[str, list[WorkflowDefinition]] = {}
 
 
 class Workflow(Mappable[P, R], Generic[P, R]):
-    """An async function whose runs are durable, as created by `@workflow`.
+    """An async function, decorated with `@workflow`, whose runs are durable.
 
     A call in the body of another workflow starts a child run. Elsewhere, a call simply runs the
     function, so unit tests need neither an App nor a worker. `fn` is the plain function.
@@ -108,7 +108,8 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         """Return this workflow with different options, for the runs that you start with it.
 
         Args:
-            id: Your id for the run. A second start with the same id returns the first run.
+            id: Your id for the run. By default, starting the workflow again with the same id
+                returns the first run.
             queue: The queue whose workers may take the run.
             priority: Runs with a higher priority start first within a queue.
             tags: Only workers with one of these tags take the run.
@@ -121,10 +122,10 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             retry: The retry policy of the run as a whole; by default, the run is not retried.
             cancel_with_parent: Whether a child run is cancelled when its parent ends. By default,
                 this applies to awaited children, but not to children started with `onward.start`.
-            key: The flow key of the run, such as a customer. The keys of a queue take turns, and
-                each key has its own limits.
-            limit: How many runs with this key may run at a time; without a key, how many runs of
-                the workflow may.
+            key: The flow key of the run, such as a customer id. Runs with different keys take turns
+                in a queue, and each key has its own limits.
+            limit: How many runs with this key may run at the same time; without a key, how many
+                runs of the workflow may run at the same time.
             rate: How many of these runs may start per unit of time, such as "10/m", "1/5s" or
                 "100/h".
         """
@@ -257,9 +258,9 @@ def workflow(  # noqa: PLR0913 - each is a thing of its own that one may want
             limit applies to each key separately.
         rate: How many of its runs may start per unit of time, such as "10/m", "1/5s" or "100/h".
             With `key`, the rate applies to each key separately.
-        key: The flow key of a run, such as the customer, or a function that returns it, given the
-            arguments of the run. The keys of a queue take turns, so many runs of one key do not
-            delay the others.
+        key: The flow key of all its runs, or a function that returns the flow key of a run, such as
+            a customer id, given the arguments of the run. Runs with different keys take turns in a
+            queue, so that many runs with one key do not delay the others.
         hold: Which runs `limit` counts: "running" (the default) counts runs that are executing;
             "open" counts all runs between their first claim and their end, including those that are
             waiting.

@@ -55,9 +55,9 @@ class Attention:
         run_id: The id of the run.
         uid: The uid of the run.
         workflow: The name of its workflow.
-        why: The reason: `approval` or `reconciliation` if one of its effects needs an operator,
-            `divergence`, `precondition` or `internal` if it is paused, `crashed` or `internal` if
-            it failed, and also `logic` or `transient` if it failed and blocks its handler.
+        why: The reason. `approval` or `reconciliation`: one of its effects needs an operator.
+            `divergence`, `precondition` or `internal`: the run is paused. `crashed` or `internal`:
+            the run failed. `logic` or `transient`: the run failed and blocks its pipeline handler.
         message: What happened. It may quote data of the run.
         at: When it happened.
         effect: The id of the effect that is waiting, if any.

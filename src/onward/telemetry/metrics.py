@@ -48,7 +48,7 @@ class Metrics(Protocol):
     def run_parked(
         self, *, workflow: str, queue: str, state: str, reason: str | None, seconds: float
     ) -> None:
-        """Count a run that left the worker without ending, and measure how long the worker had it.
+        """Count a run that its worker parked or released, and measure how long the worker had it.
 
         `state` is `waiting`, `paused`, or `ready` if the worker released the run.
         """

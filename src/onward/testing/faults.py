@@ -32,7 +32,7 @@ class Armed:
 def armed(
     name: str, action: Action, hit: int | None = 1, *, must_fire: bool = True
 ) -> Iterator[Armed]:
-    """Call `action` when the code reaches the failpoint while the block runs.
+    """Arm a failpoint while the block runs: when the code reaches the failpoint, call `action`.
 
     If the block ends before the code reaches the failpoint, the test fails, because it has
     tested nothing.
@@ -46,7 +46,7 @@ def armed(
 
     Raises:
         BadInput: there is no such failpoint, or it is already armed.
-        AssertionError: the failpoint never fired.
+        AssertionError: `action` was never called.
     """
     point = Armed(name)
 

@@ -29,7 +29,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 def postgres_template() -> str | None:
     """The database that `postgres_url` copies; override it to start tests with a migrated database.
 
-    Your override returns the result of `postgres_server.template(name, prepare)`.
+    Your override must return the result of `postgres_server.template(name, prepare)`.
     """
     return None
 

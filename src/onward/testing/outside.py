@@ -107,7 +107,7 @@ class Outside:
             self._apply(request)
 
     def forget(self) -> None:
-        """Forget all keys seen so far, as services do after a day or so.
+        """Forget all keys seen so far, as real services do after a day or so.
 
         Applied requests stay applied, and `find` still finds them.
         """

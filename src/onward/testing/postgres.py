@@ -93,7 +93,7 @@ class PostgresServer:
     # --- databases --------------------------------------------------------------------------------
 
     def url(self, database: str, *, tcp: bool = False) -> str:
-        """Return the address of a database: that of a socket or, with `tcp`, of a loopback port.
+        """Return the address of a database, on a Unix socket or, with `tcp`, on a loopback port.
 
         The server that `ONWARD_TEST_POSTGRES_URL` points to has only one address, which is used in
         both cases.
@@ -120,7 +120,7 @@ class PostgresServer:
         self._drop(unquote(urlsplit(url).path.removeprefix("/")))
 
     def template(self, name: str, prepare: Callable[[str], None]) -> str:
-        """Return a database to copy from; the first call with that name calls `prepare` to fill it.
+        """Return a template database; the first call for each name calls `prepare` to fill it.
 
         `prepare` receives the address and must close its connections before it returns.
         """
@@ -142,7 +142,7 @@ class PostgresServer:
 
     @contextmanager
     def down(self, mode: StopMode = "immediate") -> Iterator[None]:
-        """Stop the server while the block runs.
+        """Keep the server stopped while the block runs.
 
         Raises:
             StoreUnusable: the server was not started by this process.

@@ -6,7 +6,7 @@ import random
 
 
 class SeededRandomness:
-    """A source of random numbers that are determined by its seed."""
+    """A source of random numbers that are determined by a seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -64,7 +64,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 class StepFailed(OnwardError):
     """A step raised an exception whose type is neither built in nor registered.
 
-    Built-in exceptions come back as themselves, and so do types that are registered with
+    Built-in exceptions keep their type, and so do exceptions of types that are registered with
     `register_error`. If the type derives from a built-in type, or from `Fatal` or `Retryable`, an
     `except` clause with that base type also catches the `StepFailed`: if you define `class
     OutOfStock(LookupError)`, then `except LookupError` catches it.

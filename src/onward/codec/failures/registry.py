@@ -94,11 +94,11 @@ def register_error(
     to_data: Callable[[Any], Any] | None = None,
     from_data: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Register an exception type, so that it comes back as itself from a step, live and on replay.
+    """Register an exception type, so that exceptions from steps keep it, including on replay.
 
     You can use it as a function, as a bare decorator, or as a decorator with options. Without
     `to_data` and `from_data`, an exception is rebuilt from its `args` and attributes; if that
-    fails, it comes back as `StepFailed`.
+    fails, it becomes a `StepFailed`.
 
     Args:
         kind: The exception type.

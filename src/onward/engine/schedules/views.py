@@ -30,8 +30,9 @@ class ScheduleInfo:
         next_at: Its next slot; None unless it is active.
         held_at: A slot that is waiting for open runs to end.
         open_runs: How many of its runs are open, up to 100.
-        declared: Whether code declares it.
-        is_missing_in_code: Whether code declared it, but no live worker's code still does.
+        declared: Whether it was declared in code.
+        is_missing_in_code: Whether it was declared in code, but the code of no live worker declares
+            it any longer.
         overrides: The fields that were changed with `update`; a deploy does not change them.
         created_at: When it was created.
         updated_at: When it last changed or started a run.

@@ -121,14 +121,14 @@ class Worker:
         self.session.stop()
 
     async def serve(self, *, exit_when_stuck: bool = False) -> None:
-        """Wait until this process receives SIGTERM or SIGINT and the worker has left.
+        """Wait until this process receives SIGTERM or SIGINT and the worker has shut down.
 
         After the first signal, the worker claims no more runs, and waits up to `drain` for running
         steps. After a second signal, it abandons these steps and releases its runs, and the process
         exits with 128 plus the number of the signal.
 
-        This also tunes the process for executing runs, so call it only in a process that does
-        nothing else.
+        This method also tunes the process for executing runs, so call it only in a process that
+        does nothing else.
 
         Args:
             exit_when_stuck: Whether to exit with status 70 when the event loop has been blocked for

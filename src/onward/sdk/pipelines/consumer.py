@@ -26,7 +26,7 @@ class Consumer(ABC, Generic[State, Data]):
 
     Example:
         >>> from onward.pipelines import Consumer, Pipeline, Prepared, PrepareContext
-        >>> def define() -> None:  # in your module, no function is needed
+        >>> def define() -> None:  # in your own code, do this at module level
         ...     shop = Pipeline("shop")
         ...     orders = shop.topic("orders", str)
         ...

@@ -30,8 +30,8 @@ class Pipeline:
     """A pipeline in code: topics, producers that publish events, and consumers that handle events.
 
     A worker serves all pipelines defined in its process, or only those that you pass to it:
-    `app.worker(pipelines=[...])`. It checks these pipelines when it starts, and raises one error
-    that lists all problems.
+    `app.worker(pipelines=[...])`. The worker checks these pipelines when it starts; if it finds
+    problems, it raises one error that lists them all.
 
     Args:
         name: Its name. The names of its handlers begin with it, as in `mail-to-sheet.AddRow`.
@@ -41,7 +41,7 @@ class Pipeline:
 
     Example:
         >>> from onward.pipelines import Pipeline, ProducerContext
-        >>> def define() -> Pipeline:  # in your module, no function is needed
+        >>> def define() -> Pipeline:  # in your own code, do this at module level
         ...     mail = Pipeline("mail-to-sheet")
         ...     received = mail.topic("mail.received", str)
         ...
@@ -153,7 +153,7 @@ class Pipeline:
             subscribes: The topics that the consumer reads.
             publishes: The topics that `next` may publish to.
             start: Which events a new consumer receives: "now" for those published after its first
-                declaration, "earliest" for all events that the topics still contain.
+                declaration, or "earliest" for all events that the topics still contain.
             name: Its name in the pipeline; by default the name of the class.
             timeout: How long `prepare` and `next` may take.
             retry: The retry policy to apply when the consumer raises `Retryable`.

@@ -37,7 +37,7 @@ class PublishOperations:
         key: str | None = None,
         input: Input | None = None,  # noqa: A002 - it is the user's word
     ) -> bool:
-        """Publish an event for every consumer of a topic.
+        """Publish an event to all consumers of a topic.
 
         If the topic already has an event with this id, no new event is published. The payload of
         the existing event is replaced if no consumer has reserved the event yet.

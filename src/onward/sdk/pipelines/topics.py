@@ -110,13 +110,14 @@ class Topics:
         consumer: str | None = None,
         by: str | None = None,
     ) -> int:
-        """Skip pending events, so that no consumer handles them.
+        """Skip pending events, so that consumers do not handle them.
 
         Args:
             topic: The topic.
             ids: The ids of the events.
             reason: The reason, which is recorded with the skip.
-            consumer: The consumer that skips them; by default, all consumers of the topic.
+            consumer: The consumer for which the events are skipped; by default, all consumers of
+                the topic.
             by: The name of the operator; by default the user of this process.
 
         Returns:
