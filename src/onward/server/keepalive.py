@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from onward.core.access import Principal
+    from onward.server.outbox import Outbox
 
 LOOK_SECONDS = 1.0
 
@@ -23,6 +24,7 @@ class OpenStream(Protocol):
     """A stream of a worker or a client."""
 
     principal: Principal
+    outbox: Outbox
     heard_at: float
     """When a frame arrived last, by the clock of the event loop."""
     pinged_at: float
@@ -65,6 +67,8 @@ class Keepalive:
         for stream in self._streams():
             if now - stream.heard_at > SILENCE_SECONDS:
                 stream.end("it was silent for too long")
+            elif stream.outbox.is_stuck(now):
+                stream.end("it stopped reading responses")
             elif now - stream.pinged_at >= PING_SECONDS:
                 stream.pinged_at = now
                 stream.ping()

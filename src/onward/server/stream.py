@@ -204,9 +204,7 @@ class WorkerStream:
         tasks = (reader, writer, end)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if session.outbox.is_stuck:
-                session.end("the worker stopped reading responses")
-            elif writer.done() or (reader.done() and reader.exception() is not None):
+            if writer.done() or (reader.done() and reader.exception() is not None):
                 session.end("the connection broke")
             else:
                 reader.cancel()

@@ -49,7 +49,7 @@ class WatchedRuns:
         self.principal = principal
         self._hub = hub
         self._limits = limits
-        self._outbox = Outbox(limits)
+        self.outbox = Outbox(limits)
         self._server = server
         self._watched: dict[_Key, asyncio.Future[EndState]] = {}
         """Those whose end has not been sent yet."""
@@ -65,14 +65,14 @@ class WatchedRuns:
         """Answer until the client ends the stream, or the server."""
         reader = asyncio.create_task(self._read(context))
         answerer = asyncio.create_task(self._answer())
-        writer = asyncio.create_task(self._outbox.send(context.write))
+        writer = asyncio.create_task(self.outbox.send(context.write))
         end = asyncio.create_task(self._ended.wait())
         tasks: list[asyncio.Task[Any]] = [reader, answerer, writer, end]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if end.done():
-                self._outbox.put(messages.WatchReply(goodbye=True))
-            self._outbox.end()
+                self.outbox.put(messages.WatchReply(goodbye=True))
+            self.outbox.end()
             await asyncio.wait([writer], timeout=1)
             if reader.done():
                 reader.result()
@@ -91,7 +91,7 @@ class WatchedRuns:
 
     def ping(self) -> None:
         """Send a frame, so that proxies do not close the stream."""
-        self._outbox.put(messages.WatchReply(ping=True))
+        self.outbox.put(messages.WatchReply(ping=True))
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -125,8 +125,8 @@ class WatchedRuns:
                 reply, key, BadInput(f"run {key[0]}", fact, "Wait for fewer runs at once")
             )
         if reply.failures:
-            await self._outbox.has_room()
-            self._outbox.put(reply)
+            await self.outbox.has_room()
+            self.outbox.put(reply)
         await asyncio.sleep(0)
 
     def _expect(self, key: _Key) -> None:
@@ -147,7 +147,7 @@ class WatchedRuns:
             await self._is_over.wait()
             self._is_over.clear()
             while self._over:
-                await self._outbox.has_room()
+                await self.outbox.has_room()
                 count = min(len(self._over), _TURN, max(1, READ_BYTES // self._end_bytes))
                 keys = [self._over.popleft() for _ in range(count)]
                 await self._answer_some([key for key in keys if key in self._watched])
@@ -179,8 +179,8 @@ class WatchedRuns:
                 end = _END.to_message(found[key[0]])
                 own = end.ByteSize()
                 if size and size + own > self._limits.frame_bytes:
-                    await self._outbox.has_room()
-                    self._outbox.put(reply)
+                    await self.outbox.has_room()
+                    self.outbox.put(reply)
                     reply, size = messages.WatchReply(), 0
                 reply.ends.append(end)
                 size, sizes = size + own, sizes + own
@@ -190,7 +190,7 @@ class WatchedRuns:
         if sizes:
             self._end_bytes = sizes // len(found)
         if reply.ends or reply.failures:
-            self._outbox.put(reply)
+            self.outbox.put(reply)
 
     def _add_failure(self, reply: Any, key: _Key, error: BaseException) -> None:
         run, also_paused = key

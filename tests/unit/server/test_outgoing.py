@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from onward.core.access import Principal
 from onward.core.lease import Fate
 from onward.errors import Rejected
 from onward.model.commits import CommitOutcome
+from onward.server.keepalive import Keepalive
 from onward.server.limits import StreamLimits
 from onward.server.news import NewsSender
 from onward.server.outbox import Outbox
@@ -66,25 +68,50 @@ async def test_large_replies_wait_while_the_queue_is_full(limits: StreamLimits) 
     outbox.end()
     await sending
     assert len(sent) == 4
-    assert not outbox.is_stuck
+
+
+async def always(_: str) -> bool:
+    return True
+
+
+class Connected:
+    """A stream that does nothing but send."""
+
+    principal = Principal("", "", "default", frozenset())
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self.heard_at = self.pinged_at = asyncio.get_running_loop().time()
+        self.why = ""
+
+    def ping(self) -> None:
+        self.outbox.put(PING)
+
+    def end(self, why: str) -> None:
+        self.why = why
 
 
 @pytest.mark.usefixtures("onward_clock")
-async def test_a_reader_that_takes_no_frame_for_some_seconds_is_given_up() -> None:
-    outbox = Outbox(StreamLimits(unread_seconds=5))
-    delays = [4.0, 4.0, 6.0, 0.0]
-    sent: list[bytes] = []
+async def test_a_client_that_takes_no_frame_for_some_seconds_is_disconnected() -> None:
+    stream = Connected(Outbox(StreamLimits(unread_seconds=5)))
+    keepalive = Keepalive(lambda: [stream], always)
+    delays = [4.0, 4.0, 60.0]
 
-    async def write(data: bytes) -> None:
+    async def write(_: bytes) -> None:
         await asyncio.sleep(delays.pop(0))
-        sent.append(data)
 
-    for _ in range(4):
-        outbox.put(PING)
-    await outbox.send(write)
-    assert outbox.is_stuck
-    assert len(sent) == 2
-    await outbox.has_room()
+    for _ in range(3):
+        stream.ping()
+    sending = asyncio.create_task(stream.outbox.send(write))
+    begun = asyncio.get_running_loop().time()
+    while not stream.why:
+        await asyncio.sleep(1)
+        keepalive.look(asyncio.get_running_loop().time())
+    assert stream.why == "it stopped reading responses"
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(14, abs=1)
+    sending.cancel()
+    await asyncio.wait([sending])
+    await stream.outbox.has_room()
 
 
 @pytest.mark.usefixtures("onward_clock")
