@@ -16,7 +16,7 @@ from onward.wire.operations import OPERATIONS
 from tests.server.hostile.frames import FrameMaker
 from tests.server.hostile.ground import HOSTILE, metadata_of
 from tests.server.hostile.values import Forger
-from tests.server.raw import RawClient
+from tests.server.raw import RawClient, RawStream
 
 if TYPE_CHECKING:
     from random import Random
@@ -77,10 +77,23 @@ class HostileWorker:
     async def attack(self, frames: int, seconds: float = 3600.0) -> Tally:
         """Send so many frames, on as many streams as that takes, for at most so long."""
         end = time.monotonic() + seconds
+        await self._claim()
         while self.tally.frames < frames and time.monotonic() < end:
             count = min(FRAMES_A_STREAM, frames - self.tally.frames)
             await self._stream(self._rng.randrange(1, count + 1))
         return self.tally
+
+    async def _claim(self) -> None:
+        """Join and claim as one should: whether a forged claim succeeds depends on its timing."""
+        name = f"{HOSTILE}-0"
+        async with RawStream(
+            self._channel, name, self._metadata, queues=[HOSTILE], names=["attack"]
+        ) as stream:
+            await stream.join()
+            for run in await stream.claim(limit=2):
+                self._keep(run)
+        self.tally.frames += 2
+        self.tally.streams += 1
 
     async def _stream(self, count: int) -> None:
         stream: Any = self._channel.stream_stream("/onward.v1.Workers/Work")(
@@ -150,9 +163,12 @@ class HostileWorker:
         else:
             answers[kind] += 1
         for run in response.claim.runs:
-            self.tally.claimed += 1
-            self._pool.runs.pop(run.uid, None)
-            self._pool.runs[run.uid] = run
+            self._keep(run)
+
+    def _keep(self, run: Any) -> None:
+        self.tally.claimed += 1
+        self._pool.runs.pop(run.uid, None)
+        self._pool.runs[run.uid] = run
         while len(self._pool.runs) > MAX_RUNS:
             del self._pool.runs[next(iter(self._pool.runs))]
 
