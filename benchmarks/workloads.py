@@ -186,6 +186,15 @@ class Column(NamedTuple):
         return {**os.environ, "PYTHONPATH": str(self.tree.resolve() / "src")}
 
 
+def runner_of_servers() -> asyncio.Runner:
+    """Return what `onward server` runs on; earlier trees have no function for it."""
+    try:
+        from onward.cli.server import server_runner
+    except ImportError:
+        return asyncio.Runner()
+    return server_runner()
+
+
 async def serve(url: str) -> None:
     """Serve a database until the input ends: print the address, and at the end the CPU time."""
     from onward.server.process import OnwardServer
@@ -282,7 +291,8 @@ def main() -> None:
         print(json.dumps(asyncio.run(measure(*options.measure, tuned=options.tuned))))
         return
     if options.serve:
-        asyncio.run(serve(options.serve))
+        with runner_of_servers() as runner:
+            runner.run(serve(options.serve))
         return
     columns = [Column(tree) for tree in options.tree or [ROOT]]
     if options.remote:

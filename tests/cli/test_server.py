@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from onward import App
+from onward.cli.server import server_runner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +65,19 @@ def test_a_server_with_a_wrong_option_says_what_to_do(
     answer = ask("server", *words)
     assert answer.status == 2
     assert reason in answer.err
+
+
+def test_a_server_runs_on_uvloop() -> None:
+    with server_runner() as runner:
+        assert type(runner.get_loop()).__module__ == "uvloop"
+
+
+def test_a_server_runs_on_asyncio_where_uvloop_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    with server_runner() as runner:
+        assert type(runner.get_loop()).__module__.startswith("asyncio.")
 
 
 def test_a_server_without_grpc_says_what_to_install(

@@ -14,11 +14,13 @@ import click
 
 from onward.cli.command import DONE, NO, Given, bare_command, explain
 from onward.cli.command_settings import ServerCommand
+from onward.cli.event_loops import uvloop_factory
 from onward.cli.keys import PEPPER, show_key
 from onward.cli.logs import LEVELS, configure_logs
 from onward.cli.settings import load, load_retention
 from onward.engine.server_address import is_server
 from onward.errors import BadInput, UserError
+from onward.runtime.worker.process import tune_collector
 
 if TYPE_CHECKING:
     from onward.server.process import OnwardServer
@@ -79,14 +81,21 @@ def add_server(root: click.Group) -> None:
         """
         configure_logs(log_level, as_json=given.out.as_json)
         made = _made(given, options)
+        tune_collector()
         try:
-            asyncio.run(_serve(made, given))
+            with server_runner() as runner:
+                runner.run(_serve(made, given))
         except UserError:
             raise  # a restart does not help
         except Exception as error:  # noqa: BLE001 - the caller is a supervisor, which restarts it
             explain(given.out, error)
             return NO
         return DONE
+
+
+def server_runner() -> asyncio.Runner:
+    """Return a runner on uvloop, if that is installed: a server runs no code of users."""
+    return asyncio.Runner(loop_factory=uvloop_factory())
 
 
 def server_class() -> type[OnwardServer]:

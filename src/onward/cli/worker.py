@@ -12,6 +12,7 @@ import click
 
 from onward.cli.command import DONE, NO, Given, bare_command, explain
 from onward.cli.command_settings import WorkerCommand
+from onward.cli.event_loops import uvloop_factory
 from onward.cli.logs import LEVELS, configure_logs
 from onward.cli.metrics import metrics_endpoint
 from onward.cli.user_code import load_app
@@ -20,9 +21,8 @@ from onward.errors import BadInput, UserError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from onward.cli.event_loops import LoopFactory
     from onward.sdk.app import App
-
-    LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 def worker_options(work: Any) -> Any:
@@ -202,10 +202,9 @@ async def _with_metrics(app: App, address: str) -> AsyncIterator[None]:
 
 
 def _uvloop() -> LoopFactory:
-    try:
-        import uvloop
-    except ModuleNotFoundError:
+    factory = uvloop_factory()
+    if factory is None:
         raise BadInput(
             "--uvloop", "needs the package uvloop", "Install it: pip install 'onward[fast]'"
-        ) from None
-    return uvloop.new_event_loop
+        )
+    return factory

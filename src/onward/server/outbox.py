@@ -24,7 +24,9 @@ class Outbox:
         self._limits = limits
         self._frames: deque[bytes] = deque()
         self._bytes = 0
-        self._is_filled = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        """What the sender waits for while there is no frame. An event for it would ask the system
+        for the process id at each wait."""
         self._has_taken = asyncio.Event()
         self._is_ended = False
         self._sending_since: float | None = None
@@ -58,12 +60,16 @@ class Outbox:
         data = frame.SerializeToString()
         self._frames.append(data)
         self._bytes += len(data)
-        self._is_filled.set()
+        self._wake_sender()
+
+    def _wake_sender(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def end(self) -> None:
         """Take no more frames; those that wait are sent."""
         self._is_ended = True
-        self._is_filled.set()
+        self._wake_sender()
         self._has_taken.set()
 
     async def send(self, write: Callable[[bytes], Awaitable[object]]) -> None:
@@ -79,7 +85,7 @@ class Outbox:
                     self._has_taken.set()
                 if self._is_ended:
                     return
-                self._is_filled.clear()
-                await self._is_filled.wait()
+                self._waiter = loop.create_future()
+                await self._waiter
         finally:
             self.end()

@@ -23,12 +23,13 @@ class Outcomes:
 
     def __init__(self, put: Callable[[Any], None]) -> None:
         self._put = put
+        self._loop = asyncio.get_running_loop()
         self._gathered: list[tuple[int, CommitOutcome | BaseException]] = []
 
     def add(self, no: int, answer: CommitOutcome | BaseException) -> None:
         """Answer a commit, together with others of this iteration."""
         if not self._gathered:
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._loop.call_soon(self._flush)
         self._gathered.append((no, answer))
 
     def _flush(self) -> None:

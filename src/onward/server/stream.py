@@ -236,7 +236,8 @@ class WorkerStream:
                 await asyncio.sleep(self._limits.refusal_delay(refused, loop.time() - begun))
             if session.is_full:
                 await session.has_room()
-            await session.outbox.has_room(1)
+            if session.outbox.is_full:
+                await session.outbox.has_room(1)
 
     async def close(self) -> None:
         """Forget the worker; it keeps its lease and its runs."""

@@ -1,4 +1,4 @@
-"""A process that is a worker and nothing else: its signals and its garbage collector."""
+"""A process that only works or serves: its signals and its garbage collector."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tune_collector() -> None:
 
     Runs are many small objects that refer to one another. A busy worker would spend a third of its
     time collecting garbage among them and among all loaded code. Only a process
-    that is a worker and nothing else should be tuned like this.
+    that is a worker or a server and nothing else should be tuned like this.
     """
     gc.collect()
     gc.freeze()
