@@ -136,14 +136,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     pipe = subprocess.PIPE
-    with tempfile.TemporaryDirectory() as folder, durable_postgres(Path(folder)) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        durable_postgres(Path(folder)) as server,
+        asyncio.Runner() as runner,  # one for all: gRPC keeps using its first loop
+    ):
         for _ in range(given.rounds):
             command = [sys.executable, str(SERVE), "--serve", server.create_database()]
             with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
                 assert process.stdin is not None
                 assert process.stdout is not None
                 address = process.stdout.readline().strip()
-                asyncio.run(drive(address, given.workers, given.seconds, process.pid))
+                runner.run(drive(address, given.workers, given.seconds, process.pid))
                 process.stdin.close()
                 process.stdout.read()
 

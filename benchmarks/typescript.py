@@ -80,14 +80,14 @@ async def work(slots: int) -> None:
         await asyncio.Event().wait()
 
 
-def rate(url: str, command: list[str], runs: int) -> float:
+def rate(runner: asyncio.Runner, url: str, command: list[str], runs: int) -> float:
     """Return the steps a second of one worker on a new database."""
     serve = [sys.executable, str(ROOT / "benchmarks" / "workloads.py"), "--serve", url]
     with (
         process(serve) as address,
         process(command, ONWARD_URL=f"onward://{address}", SLOTS=str(runs)),
     ):
-        return asyncio.run(measure(address, runs))
+        return runner.run(measure(address, runs))
 
 
 def main() -> None:
@@ -99,7 +99,11 @@ def main() -> None:
     if options.work:
         asyncio.run(work(int(os.environ["SLOTS"])))
         return
-    with tempfile.TemporaryDirectory() as folder, durable_postgres(Path(folder)) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        durable_postgres(Path(folder)) as server,
+        asyncio.Runner() as runner,  # one for all: gRPC keeps using its first loop
+    ):
         workers = commands(copy_client(Path(folder)))
         print("                Node steps/s   Python steps/s   Node beside Python")
         for database in ("SQLite", "Postgres"):
@@ -108,7 +112,7 @@ def main() -> None:
                 for name, command in workers.items():
                     file = str(Path(folder, f"{number}-{name}.db"))
                     url = file if database == "SQLite" else server.create_database()
-                    found[name].append(rate(url, command, options.runs))
+                    found[name].append(rate(runner, url, command, options.runs))
             node, python = (statistics.median(found[name]) for name in ("Node", "Python"))
             pairs = zip(found["Node"], found["Python"], strict=True)
             ratio = statistics.median(one / other for one, other in pairs)
