@@ -140,8 +140,9 @@ PAGES = {
     ),
     "testing.md": Page(
         "Reference: testing",
-        "The [guide](../guides/testing.md) shows how to use these. Each heading names the module "
-        "to import from. The fixtures of the pytest plugin need no import.",
+        "The [guide](../guides/testing.md) shows how to test workflows with the fixtures, classes "
+        "and functions on this page. Each heading names the module to import from. The fixtures of "
+        "the pytest plugin need no import.",
         {
             "Fixtures of the pytest plugin": (
                 *(pytest_plugin.onward_app, pytest_plugin.onward_clock),
@@ -185,7 +186,7 @@ ACTORS = {
     ),
     "Report it to us": (
         errors.InvariantBroken,
-        "This is a bug in Onward. Please report it, and include the message of the error.",
+        "This is a bug in Onward. Please report it, and include the error message.",
     ),
 }
 

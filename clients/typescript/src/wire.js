@@ -96,7 +96,7 @@ function readPem(option, file) {
   try {
     return readFileSync(file);
   } catch (error) {
-    throw new BadInput(`${option} file ${file}`, `cannot be read (${error.code})`, 'Name a readable PEM file.');
+    throw new BadInput(`${option} file ${file}`, `cannot be read (${error.code})`, 'Use a readable PEM file.');
   }
 }
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onward.sdk.app import App
     from onward.sdk.deploy_check import CheckedRun
 
-_NO_DATABASE = "Name the database of the deployment in the code, or with --db"
+_NO_DATABASE = "Specify the database of the deployment in the code, or with --db"
 _NEXT = (
     "Change the code to match, mark the change with onward.patched, or fork or cancel these runs. "
     "A worker with this code would pause them."

@@ -52,9 +52,10 @@ def add_dev(root: click.Group) -> None:
 
         This is `onward worker` for development. When a Python file below the current folder or in
         the module's package changes, a new worker with the changed code replaces the old one. Runs
-        in progress continue on the new worker, after their completed steps. Running steps have 2 s
-        to finish (--drain); otherwise, they run again. If the module cannot be imported, the worker
-        starts after the next change. Logs are in color on a terminal, unless NO_COLOR is set.
+        in progress continue on the new worker, from their last completed step. Running steps have
+        2 s to finish (--drain); otherwise, they run again. If the module cannot be imported, the
+        worker starts after the next change. Logs are in color on a terminal, unless NO_COLOR is
+        set.
 
         A server for the App's database runs beside the worker, and is not restarted with it. Other
         programs on this machine can connect to the address that it prints. The server needs the

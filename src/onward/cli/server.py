@@ -80,17 +80,20 @@ def add_server(root: click.Group) -> None:
         option is wrong.
         """
         configure_logs(log_level, as_json=given.out.as_json)
-        made = _made(given, options)
-        tune_collector()
-        try:
-            with server_runner() as runner:
-                runner.run(_serve(made, given))
-        except UserError:
-            raise  # a restart does not help
-        except Exception as error:  # noqa: BLE001 - the caller is a supervisor, which restarts it
-            explain(given.out, error)
-            return NO
-        return DONE
+        return _run(_made(given, options), given)
+
+
+def _run(made: OnwardServer, given: Given) -> int:
+    tune_collector()
+    try:
+        with server_runner() as runner:
+            runner.run(_serve(made, given))
+    except UserError:
+        raise  # a restart does not help
+    except Exception as error:  # noqa: BLE001 - the caller is a supervisor, which restarts it
+        explain(given.out, error)
+        return NO
+    return DONE
 
 
 def server_runner() -> asyncio.Runner:

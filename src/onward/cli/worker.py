@@ -149,7 +149,7 @@ def override_store(app: App, given: Given) -> None:
         raise BadInput(
             "the store of this App",
             "is in memory, so no other process can start a run for this worker",
-            "Name a file or a Postgres database in the code, or with --db",
+            "Specify a file or a Postgres database in the code, or with --db",
         )
 
 

@@ -32,14 +32,14 @@ async def plan_migration(url: str) -> Migration:
         raise StoreUnusable(
             str(parse_server(url)),
             "is a server, which migrates its own database when it starts",
-            "Name the database: postgresql://user@host/database",
+            "Use the address of the database: postgresql://user@host/database",
         )
     address = parse(url)
     if isinstance(address, SqliteAddress) and address.path is None:
         raise StoreUnusable(
             ":memory:",
             "exists only in its own process",
-            "Name a file, or postgresql://user@host/database",
+            "Use a file, or postgresql://user@host/database",
         )
     before = await schema_at(address)
     missing(before, str(address))

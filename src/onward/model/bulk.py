@@ -38,7 +38,7 @@ class Refusal:
         id: The id of the run.
         uid: Its uid.
         error: The code of the error, such as `undone`.
-        message: The message of the error.
+        message: The error message.
         option: The option that overrides the refusal, such as `force`.
     """
 

@@ -435,7 +435,7 @@ def check_worker(registration: Registration, principal: Principal) -> None:
     if refusal is not None:
         raise WriteRefused(*refusal)
     if not registration.queues:
-        raise BadInput("the worker", "serves no queue", "Name a queue in the registration")
+        raise BadInput("the worker", "serves no queue", "Add a queue to the registration")
     for queue in registration.queues:
         principal.check(poll_scope(queue))
 

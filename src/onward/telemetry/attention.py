@@ -58,7 +58,7 @@ class Attention:
         why: The reason. `approval` or `reconciliation`: one of its effects needs an operator.
             `divergence`, `precondition` or `internal`: the run is paused. `crashed` or `internal`:
             the run failed. `logic` or `transient`: the run failed and blocks its pipeline handler.
-        message: What happened. It may quote data of the run.
+        message: What happened. It may contain data from the run.
         at: When it happened.
         effect: The id of the effect that is waiting, if any.
     """

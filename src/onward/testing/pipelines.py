@@ -147,8 +147,9 @@ async def prepare(
         age: How long ago the events were published. `ctx.now` is the start of 2026.
 
     Returns:
-        The preparation, with data that was encoded and decoded. Its events have no payloads. Its
-        `wake_at` is a duration from now, within the limits of the consumer, or None.
+        What `prepare` returned. Its `data` has been encoded and decoded, as on a worker. Its events
+        have no payloads. Its `wake_at` is a duration from now, within the limits of the consumer,
+        or None.
 
     Raises:
         BadInput: `consumer` is not a consumer, reads a topic that it does not subscribe to, or does

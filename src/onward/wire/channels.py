@@ -62,7 +62,7 @@ def _read(address: ServerAddress, option: str, path: Path | None) -> bytes | Non
         raise StoreUnusable(
             str(address),
             f"has a {option} file that cannot be read ({error})",
-            "Name a readable PEM file",
+            "Use a readable PEM file",
         ) from None
 
 
@@ -86,13 +86,16 @@ _REASONS = {
     ),
     "address lookup failed": ("unknown host name", "Check the host"),
     "has expired": ("its certificate has expired", "Renew the certificate on the server"),
-    "VERIFY_FAILED": ("its certificate is not trusted", "Name the certificate authority: ?ca=FILE"),
+    "VERIFY_FAILED": (
+        "its certificate is not trusted",
+        "Add its certificate authority to the address: ?ca=FILE",
+    ),
     "Hostname": (
         "its certificate is for another host name",
         "Use a host name that the certificate contains",
     ),
     "WRONG_VERSION": ("it does not use TLS", "Start it with --tls-cert and --tls-key"),
-    "handshaker": ("the ca or cert file is not in PEM format", "Name another file"),
+    "handshaker": ("the ca or cert file is not in PEM format", "Use another file"),
 }
 """What the details of gRPC say about a server that cannot be reached, and what to do."""
 
@@ -107,9 +110,9 @@ def unreached(details: str, where: str, *, uses_tls: bool) -> Unavailable:
     if "Socket closed" not in details:
         return Unavailable(where, "cannot be reached")
     if uses_tls:
-        advice = "If the server asks for a client certificate, name it: ?cert=FILE"
+        advice = "If the server asks for a client certificate, add it to the address: ?cert=FILE"
     else:
-        advice = "If the server uses TLS, name its authority: ?ca=FILE"
+        advice = "If the server uses TLS, add its certificate authority to the address: ?ca=FILE"
     return Unavailable(where, f"cannot be reached: {_CLOSED}", advice)
 
 

@@ -130,7 +130,7 @@ class Event(Generic[T]):
             raise BadInput(
                 f"the payload of event {self.id!r}",
                 "is available only in prepare",
-                "Return what mutate and next need in Prepared(data=...)",
+                "Use Prepared(data=...) to pass on what mutate and next need",
             )
         return self._payload
 
