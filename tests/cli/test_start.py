@@ -112,6 +112,22 @@ def test_a_module_checks_the_arguments(shop: str, ask: Ask, tmp_path: Path) -> N
     assert "workflow 'no_such_workflow' is not defined by start_typed" in unknown.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ('["2026-11-16", 1, 2]', "too many positional arguments"),
+        ("[]", "missing a required argument: 'day'"),
+    ],
+)
+def test_a_list_of_arguments_that_does_not_fit_is_refused(
+    shop: str, ask: Ask, tmp_path: Path, arguments: str, problem: str
+) -> None:
+    (tmp_path / "start_typed.py").write_text(TYPED)
+    answer = ask("start", "start.typed", arguments, "--module", "start_typed")
+    assert answer.status == 2
+    assert f"JSON does not fit typed(day: date, count: int = ...): {problem}." in answer.err
+
+
 @pytest.mark.parametrize("arguments", ["3", "not json", "[1]"])
 def test_arguments_without_names_are_refused(shop: str, ask: Ask, arguments: str) -> None:
     answer = ask("start", "hold", arguments)

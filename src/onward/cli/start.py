@@ -135,18 +135,29 @@ async def _start_checked(
 ) -> Started:
     """Start a run as the code would."""
     workflow = _find(name, module)
-    if isinstance(given, list):
-        given = dict(zip(inspect.signature(workflow.fn).parameters, given, strict=False))
     shape = workflow.definition.shape
     try:
-        args, kwargs = shape.decode(encode(given))
-    except Undecodable as misfit:
+        args, kwargs = shape.decode(encode(_by_name(workflow, given)))
+    except (TypeError, Undecodable) as misfit:
+        fact = misfit.fact if isinstance(misfit, Undecodable) else str(misfit)
         advice = "Pass the arguments as an object by name, or as a list in order"
-        raise BadInput(f"JSON does not fit {shape.call_text}:", misfit.fact, advice) from None
+        raise BadInput(f"JSON does not fit {shape.call_text}:", fact, advice) from None
     before = await _uid_of(app, options.get("id"))
     run = await app.start(workflow.options(**options), *args, **kwargs)
     state = await run.state()
     return Started(run.uid, run.uid != before, name, "", state)
+
+
+def _by_name(workflow: Workflow[..., Any], given: Any) -> Any:
+    """Return arguments by name, also those that are a list in order.
+
+    Raises:
+        TypeError: the list has too few items, or too many.
+    """
+    if not isinstance(given, list):
+        return given
+    bound = inspect.signature(workflow.fn).bind(*given).arguments
+    return {name: list(it) if isinstance(it, tuple) else it for name, it in bound.items()}
 
 
 async def _uid_of(app: App, run_id: str | None) -> str | None:
