@@ -67,9 +67,15 @@ def test_a_server_with_a_wrong_option_says_what_to_do(
     assert reason in answer.err
 
 
-def test_a_server_runs_on_uvloop() -> None:
+def test_a_server_runs_on_uvloop(tmp_path: Path) -> None:
     with server_runner() as runner:
         assert type(runner.get_loop()).__module__ == "uvloop"
+    with a_server(tmp_path, "--grpc", "127.0.0.1:0", PYTHONPROFILEIMPORTTIME="1") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, imported = process.communicate(timeout=10)
+    assert " uvloop\n" in imported
 
 
 def test_a_server_runs_on_asyncio_where_uvloop_is_not_installed(

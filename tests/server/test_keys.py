@@ -103,7 +103,7 @@ async def test_streams_without_a_key_end_within_5_seconds_of_the_first_key(sqlit
         await watch.write(messages.WatchRequest(ping=True).SerializeToString())
         await a_key(sqlite.url, "run:read")
         async with asyncio.timeout(6):
-            assert (await worker.push("goodbye")).why == "the server needs a key by now"
+            assert (await worker.push("goodbye")).why == "the server now requires a key"
             while isinstance(await watch.read(), bytes):
                 pass  # at the end it returns a mark
 

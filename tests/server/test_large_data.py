@@ -53,12 +53,12 @@ async def test_a_claim_takes_fewer_runs_if_they_are_large(
     sqlite: Worlds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onward.server.session.CLAIM_BYTES", 2000)
-    monkeypatch.setattr("onward.server.session.ASSUMED_RUN_BYTES", 1000)
+    monkeypatch.setattr("onward.engine.sized_claims.FIRST_RUNS", 2)
     async with sqlite.serve() as world, world.worker() as worker:
         for number in range(7):
             await world.client.start(f"r{number}")
         claimed = [len(await worker.claim()) for _ in range(3)]
-        assert claimed == [2, 3, 2]  # a small run counts as about 500 bytes
+        assert claimed == [3, 3, 1]  # a small run counts as about 500 bytes
 
 
 async def test_the_ends_of_runs_beyond_the_size_of_a_frame_come_in_several(sqlite: Worlds) -> None:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def uvloop_factory() -> LoopFactory | None:
-    """Return the function that creates a uvloop; None: the package is not installed."""
+    """Return the function that creates a uvloop; None: the package cannot be imported."""
     try:
         import uvloop
-    except ModuleNotFoundError:
+    except ImportError:
         return None
     return uvloop.new_event_loop

@@ -19,6 +19,7 @@ from onward.engine.pipelines.declaring import declare as declare_pipeline
 from onward.engine.retention import Pruner
 from onward.engine.schedules.deciding import in_place
 from onward.engine.schedules.declaring import declare
+from onward.engine.sized_claims import SizedClaims
 from onward.engine.store_renewer import StoreRenewer
 from onward.errors import LeaseLost, WriteRefused
 from onward.model.workers import ClaimAnswer, News
@@ -119,6 +120,7 @@ class LocalWorker:
         """Commits that wait until the parents of their runs are known."""
         self._had_limited_runs = False
         self._launcher = Launcher(store)
+        self._claims = SizedClaims(store.claim)
         self._handlers: dict[str, str] = {}
         """The handlers of its pipelines, by the names of their runs."""
 
@@ -230,7 +232,9 @@ class LocalWorker:
             }
         )
         if not is_registered:
-            raise WriteRefused("worker", "another key has joined with the id of this worker")
+            raise WriteRefused(
+                "worker", "a worker with another key has joined under this worker's id"
+            )
         self._note(registration)
 
     def renewer(self) -> AbstractAsyncContextManager[Renewer]:
@@ -296,23 +300,17 @@ class LocalWorker:
     async def claim(self, wanted: Wanted) -> ClaimAnswer:
         handlers = [self._handlers[name] for name in wanted.names if name in self._handlers]
         launched = await self._launcher.launch(handlers, wanted.queues, wanted.limit)
-        was_repeated = False
-
-        def repeated() -> None:
-            nonlocal was_repeated
-            was_repeated = True
-
         # A run may change after the claim and before its answer says that the run is ours.
         others = self._subscription.others = set()
         begun = self._clock.monotonic()
         try:
-            runs = await self._store.claim(
-                replace(wanted, limited=self._has_limited_runs, latest=self._steps.latest()),
-                repeated=repeated,
+            answer = await self._claims.claim(
+                replace(wanted, limited=self._has_limited_runs, latest=self._steps.latest())
             )
         finally:
             self._subscription.others = None
-        if launched and len(runs) == wanted.limit:  # some may be left for other workers
+        runs = answer.runs
+        if launched and answer.may_be_more:  # some may be left for other workers
             self._store.database.publish(map(queue_subject, launched))
         if runs:
             self._on_time(runs[0].claimed_at, begun)
@@ -322,7 +320,7 @@ class LocalWorker:
         if runs:
             await self._steps.learn(runs[0].claimed_at, begun)
         changed = (run.uid for run in runs if run_subject(run.uid) in others)
-        return ClaimAnswer(runs, frozenset(changed) if others else frozenset(), was_repeated)
+        return answer._replace(changed=frozenset(changed)) if others else answer
 
     async def load(
         self, histories: Collection[str], inboxes: Mapping[str, int | None]

@@ -24,5 +24,7 @@ class Wanted:
     """How many runs with which number of crashes; see `onward.core.run.suspects`."""
     limited: bool = False
     """Take runs that have a flow key too, as far as its limit allows."""
+    max_bytes: int | None = None
+    """About how large the runs may be together; None: as large as they are."""
     latest: Instant = NEVER
     """Take no run that is due later than this, even if the database's clock says so by now."""

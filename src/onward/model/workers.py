@@ -60,12 +60,13 @@ class ClaimAnswer(NamedTuple):
 
     `changed` are those of the runs to which something was sent while the claim was answered.
     `was_repeated`: the claim was sent again because no reply came, so the first one may have
-    claimed runs that no reply names.
+    claimed runs that no reply names. `may_be_more`: it found as many as it could take.
     """
 
     runs: Sequence[ClaimedRun]
     changed: frozenset[str] = frozenset()
     was_repeated: bool = False
+    may_be_more: bool = False
 
 
 class LoadedRun(NamedTuple):

@@ -50,7 +50,6 @@ class WaitingClaim:
 
     Attributes:
         offer: What it can take.
-        limit: How many runs it takes.
         look: Claims runs in the database.
         answer: Called once, with runs, without any when it has waited long enough, or with an
             error.
@@ -58,7 +57,6 @@ class WaitingClaim:
     """
 
     offer: Offer
-    limit: int
     look: Callable[[], Awaitable[ClaimAnswer]]
     answer: Callable[[ClaimAnswer | Exception], None]
     until: float
@@ -206,12 +204,12 @@ class ClaimLines:
         answer: ClaimAnswer | Exception
         try:
             answer = await claim.look()
-            found = len(answer.runs)
+            found, may_be_more = len(answer.runs), answer.may_be_more
         except Exception as error:  # noqa: BLE001 - the worker gets it; the next poll tries again
-            answer, found = error, 0
+            answer, found, may_be_more = error, 0, False
         finally:
             line.looks -= 1
-        if found >= claim.limit:
+        if may_be_more:
             line.finds += 1
         elif hints == line.hints or isinstance(answer, Exception):
             line.is_dry, line.finds = True, 0

@@ -96,6 +96,7 @@ class Hub:
         self.ends = Results(self.store, self.store.end_states)
         """Which runs have ended; the outcomes are read when they can be sent."""
         self._hints: NamespaceHints | None = None
+        self._ticked_at = clock.monotonic()
         self._is_due = asyncio.Event()
         """Set when maintenance is due before the next poll, or due times have to be read."""
         self._wants_maintenance = False
@@ -208,6 +209,7 @@ class Hub:
                 await _wait(self._is_due, end - now)
 
     async def _tick(self) -> float | None:
+        self._ticked_at = self._clock.monotonic()
         self.clock_steps.worker = next(iter(self.sessions), "")
         due = await self._maintenance.tick()
         self.has_limited_runs = self.claims.always_looks = due.limited
@@ -221,11 +223,15 @@ class Hub:
         return None
 
     async def _next_due(self) -> float | None:
-        """Return when something becomes due, by the clock of the loop; None: not soon."""
+        """Return when something becomes due, by the clock of the loop; None: not soon.
+
+        What has become due since the last tick counts: a timer of the loop may fire a little early,
+        so that the thing it was set for was not due yet when it fired, but is now.
+        """
         if not self.claims.has_waiting:
             return None
         now = self._time.now()
-        at = await self.store.next_due(now)
+        at = await self.store.next_due(now - (self._clock.monotonic() - self._ticked_at))
         if at is None or at - now > POLL_SECONDS * SECOND:
             return None
         return asyncio.get_running_loop().time() + max(0, at - self._time.now()) / SECOND

@@ -1,4 +1,4 @@
-"""Sends pings on all streams, and ends those that are dead or whose key was revoked: one task."""
+"""Sends pings on all streams, and ends those that are dead or whose key was revoked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from onward.errors import OnwardError
 from onward.server.limits import PING_SECONDS, SILENCE_SECONDS
+from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 
 _INVALID = "the key is no longer valid"
-_MISSING = "the server needs a key by now"
+_MISSING = "the server now requires a key"
 
 
 class OpenStream(Protocol):
@@ -44,23 +45,38 @@ class Keepalive:
     Args:
         streams: Returns those that are open.
         is_valid: Returns whether the key of a stream can still be used; "" is a stream without one.
+        server: The name of the server, for its log.
     """
 
     def __init__(
         self,
         streams: Callable[[], Iterable[OpenStream]],
         is_valid: Callable[[str], Awaitable[bool]],
+        server: str = "",
     ) -> None:
         self._streams = streams
         self._is_valid = is_valid
+        self._server = server
 
     async def run(self) -> None:
-        """Look once a second."""
+        """Look once a second; pings do not wait for a slow database, which keys are read from."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look_every_second())
+            tasks.create_task(self._end_revoked_every_second())
+
+    async def _look_every_second(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look(loop.time())
-            await self.end_revoked()
+
+    async def _end_revoked_every_second(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self.end_revoked()
+            except Exception as error:  # noqa: BLE001 - one failure must not end this for good
+                emit("server.failed", server=self._server, where="keys", cause=error)
 
     def look(self, now: float) -> None:
         """Send pings that are due, and end streams on which nothing arrives."""

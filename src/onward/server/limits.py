@@ -22,9 +22,6 @@ SILENCE_SECONDS = 25.0
 CLAIM_BYTES = 16 * _MIB
 """About how large the runs of one claim may be together."""
 
-ASSUMED_RUN_BYTES = 32 * 1024
-"""How large runs are assumed to be before the first claim of a stream has found any."""
-
 MAX_LOADS = 4
 """How many loads of one stream may be in memory."""
 

@@ -37,6 +37,11 @@ class Outbox:
         """Whether no more requests are to be read."""
         return self._has_used(1)
 
+    @property
+    def unsent(self) -> int:
+        """How many frames wait to be sent."""
+        return len(self._frames)
+
     def is_stuck(self, now: float) -> bool:
         """Return whether the client has stopped reading."""
         since = self._sending_since
@@ -89,3 +94,5 @@ class Outbox:
                 await self._waiter
         finally:
             self.end()
+            self._frames.clear()  # the stream may stay in memory until garbage is collected
+            self._bytes = 0

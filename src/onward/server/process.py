@@ -119,7 +119,7 @@ class OnwardServer:
                 stack.enter_context(self._tls.reloaded_on_hangup())
             await self._server.start()
             stack.push_async_callback(self._end_streams)
-            keepalive = Keepalive(self._streams, gate.still_valid)
+            keepalive = Keepalive(self._streams, gate.still_valid, self.name)
             task = asyncio.create_task(keepalive.run(), name="onward keepalive")
             stack.push_async_callback(_cancelled, task)
             self._stack = stack.pop_all()

@@ -11,12 +11,12 @@ from onward.core.access import poll_scope
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
 from onward.engine.frame_checks import DEFAULT_LIMITS, check_registration
+from onward.engine.sized_claims import size_of_run
 from onward.errors import BadInput, NotOpen, Rejected, StoreUnusable, Unavailable, WriteRefused
 from onward.model.commits import CommitOutcome
 from onward.server.claims import NOTHING, WaitingClaim, offer_of
 from onward.server.faults import problem_of
 from onward.server.limits import (
-    ASSUMED_RUN_BYTES,
     CLAIM_BYTES,
     MAX_CLAIM,
     MAX_LOADS,
@@ -56,9 +56,6 @@ _AWAY = (NotOpen, StoreUnusable, Unavailable, asyncio.CancelledError)
 """The errors of commits that were not tried, or not until the database answered."""
 
 _PING = messages.Response(ping=messages.Ping())
-
-_RUN_BYTES = 500
-"""About the size of a claimed run without its payloads."""
 
 _LEAVING = ("report_draining", "leave")
 """The requests after which a worker takes no more runs."""
@@ -107,8 +104,6 @@ class StreamSession:
         """Set while no claim is unanswered."""
         self._claimed.set()
         self._looking = asyncio.Lock()
-        self._run_bytes = ASSUMED_RUN_BYTES
-        """The average size of the runs of the last claim."""
         self._loads = asyncio.Semaphore(MAX_LOADS)
         self._takes_runs = True
         self._unanswered: dict[int, int] = {}
@@ -234,12 +229,11 @@ class StreamSession:
             self._put_claimed(request_id, NOTHING)
             return
         _check_suspects(request.suspects)
-        limit = min(request.limit, MAX_CLAIM, max(1, CLAIM_BYTES // self._run_bytes))
-        wanted = replace(wanted_by(request, self.registration), limit=limit)
+        wanted = wanted_by(request, self.registration)
+        wanted = replace(wanted, limit=min(wanted.limit, MAX_CLAIM), max_bytes=CLAIM_BYTES)
         wait = min(max(0, request.wait) / SECOND, MAX_WAIT_SECONDS)
         self._claim = WaitingClaim(
             offer_of(wanted, has_pipelines=bool(self.registration.pipelines)),
-            wanted.limit,
             partial(self._look, wanted),
             partial(self._answer_claim, request_id),
             asyncio.get_running_loop().time() + wait,
@@ -272,8 +266,6 @@ class StreamSession:
             claim_reply(answer._replace(runs=runs))
             for runs in _parts(answer.runs, self._limits.frame_bytes)
         ]
-        if answer.runs:
-            self._run_bytes = sum(map(_size, answer.runs)) // len(answer.runs)
         at = answer.runs[0].claimed_at if answer.runs else 0
         for response in _responses(request_id, "claim", parts, at):
             self.outbox.put(response)
@@ -448,16 +440,12 @@ def _responses(request_id: int, name: str, parts: Sequence[Any], at: Instant) ->
         yield response
 
 
-def _size(run: ClaimedRun) -> int:
-    return _RUN_BYTES + len(run.input or b"") + len(run.attributes or b"")
-
-
 def _parts(runs: Sequence[ClaimedRun], max_bytes: int) -> Iterator[Sequence[ClaimedRun]]:
     """Yield runs in parts that fit into a frame each."""
     part: list[ClaimedRun] = []
     size = 0
     for run in runs:
-        own = _size(run)
+        own = size_of_run(run)
         if part and size + own > max_bytes:
             yield part
             part, size = [], 0

@@ -192,7 +192,9 @@ class WorkerStream:
             raise LeaseLost(self.session.worker, "the lease of worker")
         before = await known(hello.before.worker) if hello.HasField("before") else None
         if not {joined_with, before} <= {None, key}:
-            raise WriteRefused("worker", "another key has joined with the id of this worker")
+            raise WriteRefused(
+                "worker", "a worker with another key has joined under this worker's id"
+            )
 
     async def serve(self, transport: FrameTransport) -> None:
         """Answer requests until the worker or the server ends the stream."""
@@ -206,6 +208,8 @@ class WorkerStream:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if writer.done() or (reader.done() and reader.exception() is not None):
                 session.end("the connection broke")
+            elif session.outbox.is_stuck(asyncio.get_running_loop().time()):
+                pass  # the client would not read the last frames either
             else:
                 reader.cancel()
                 await self._finish(writer)

@@ -19,11 +19,14 @@ from tests.server.hostile.values import Forger
 from tests.server.raw import RawClient, RawStream
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from random import Random
 
     from tests.server.hostile.values import Pool
 
 FRAMES_A_STREAM = 2_000
+FIRST_FRAMES = 100
+"""How many frames the first stream has; the server reads all of them before the next one."""
 MAX_RUNS = 15
 _UNARY = ("Renew", "ReleaseOthers", "NoteBlocked")
 _GONE = (grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError)
@@ -78,16 +81,26 @@ class HostileWorker:
         """Send so many frames, on as many streams as that takes, for at most so long."""
         end = time.monotonic() + seconds
         await self._claim()
+        held = dict(self._pool.runs)
+        await self._stream(FIRST_FRAMES, held)
         while self.tally.frames < frames and time.monotonic() < end:
             count = min(FRAMES_A_STREAM, frames - self.tally.frames)
             await self._stream(self._rng.randrange(1, count + 1))
         return self.tally
 
     async def _claim(self) -> None:
-        """Join and claim as one should: whether a forged claim succeeds depends on its timing."""
-        name = f"{HOSTILE}-0"
+        """Join and claim as one should: whether a forged claim succeeds depends on its timing.
+
+        The first stream of the attack is the next one of this worker, and has its runs.
+        """
+        self._pool.worker = f"{HOSTILE}-0"
         async with RawStream(
-            self._channel, name, self._metadata, queues=[HOSTILE], names=["attack"]
+            self._channel,
+            self._pool.worker,
+            self._metadata,
+            queues=[HOSTILE],
+            names=["attack"],
+            slots=9,
         ) as stream:
             await stream.join()
             for run in await stream.claim(limit=2):
@@ -95,7 +108,7 @@ class HostileWorker:
         self.tally.frames += 2
         self.tally.streams += 1
 
-    async def _stream(self, count: int) -> None:
+    async def _stream(self, count: int, held: Mapping[str, Any] | None = None) -> None:
         stream: Any = self._channel.stream_stream("/onward.v1.Workers/Work")(
             metadata=self._metadata
         )
@@ -103,7 +116,8 @@ class HostileWorker:
         self._maker.has_left = False
         reader = asyncio.create_task(self._read(stream))
         try:
-            await stream.write(self._hello())
+            hello = self._hello() if held is None else self._reconnect(held)
+            await stream.write(messages.Request(id=1, hello=hello).SerializeToString())
             self.tally.frames += 1
             for _ in range(count):
                 if reader.done() or (self._maker.has_left and self._rng.random() < 0.2):
@@ -112,7 +126,7 @@ class HostileWorker:
                 self.tally.frames += 1
                 if self._rng.random() < 0.02:
                     await self._call()
-            if self._rng.random() < 0.5:
+            if held is not None or self._rng.random() < 0.5:
                 await stream.done_writing()
                 await asyncio.wait([reader], timeout=5)
         except _GONE:
@@ -121,15 +135,12 @@ class HostileWorker:
             stream.cancel()
             await asyncio.wait([reader])
 
-    def _hello(self) -> bytes:
+    def _hello(self) -> Any:
         """Join, mostly as one should: without runs, there is little to try."""
-        if self._number == 0 or self._rng.random() < 0.7:
+        if self._rng.random() < 0.7:
             self._number += 1
             self._pool.worker = f"{HOSTILE}-{self._number}"
-        registration = messages.Registration(
-            worker=self._pool.worker, host="h", pid=1, queues=[HOSTILE], names=["attack"], slots=9
-        )
-        hello = messages.Hello(protocol=1, registration=registration, lease=15 * SECOND)
+        hello = self._join()
         if self._rng.random() < 0.3:
             hello.is_reconnect = True
             for uid, run in self._pool.runs.items():
@@ -138,8 +149,20 @@ class HostileWorker:
                 hello.held[uid] = fence
         for _ in range(self._rng.choice((0, 0, 0, 1, 2))):
             self._forger.mutate(hello)
-        data: bytes = messages.Request(id=1, hello=hello).SerializeToString()
-        return data
+        return hello
+
+    def _join(self) -> Any:
+        registration = messages.Registration(
+            worker=self._pool.worker, host="h", pid=1, queues=[HOSTILE], names=["attack"], slots=9
+        )
+        return messages.Hello(protocol=1, registration=registration, lease=15 * SECOND)
+
+    def _reconnect(self, held: Mapping[str, Any]) -> Any:
+        hello = self._join()
+        hello.is_reconnect = True
+        for uid, run in held.items():
+            hello.held[uid] = run.fence
+        return hello
 
     async def _read(self, stream: Any) -> None:
         try:

@@ -54,8 +54,11 @@ def test_a_file_in_a_settings_file_is_beside_it() -> None:
         ("onward://onw_secret@host", "ONWARD_KEY"),
         ("onward://user:onw_secret@host", "ONWARD_KEY"),
         ("onward://host?key=onw_secret", "App(key=...)"),
-        ("onward://host?cacert=/ca.pem", "unknown option 'cacert'; it takes ca and cert."),
-        (f"onward://host?onw_secret{'x' * 20}", "has an unknown option; it takes ca and cert."),
+        ("onward://host?cacert=/ca.pem", "unknown option 'cacert'; the options are ca and cert."),
+        (
+            f"onward://host?onw_secret{'x' * 20}",
+            "has an unknown option; the options are ca and cert.",
+        ),
         ("onward://host/onw_secret", "path"),
         ("onward://", "names no host"),
         ("onward://host,,other", "names no host"),

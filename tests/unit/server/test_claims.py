@@ -40,13 +40,14 @@ class Database:
             self.looking -= 1
             if self.error is not None:
                 raise self.error
-            return ClaimAnswer([f"run of {name}"] * found)  # type: ignore[list-item]
+            found_runs: list[Any] = [f"run of {name}"] * found
+            return ClaimAnswer(found_runs, may_be_more=found == limit)
 
         def answer(given: ClaimAnswer | Exception) -> None:
             assert name not in self.answers, "a claim is answered once"
             self.answers[name] = given
 
-        return WaitingClaim(offer, limit, look, answer, until=10.0)
+        return WaitingClaim(offer, look, answer, until=10.0)
 
 
 async def settled(lines: ClaimLines) -> None:

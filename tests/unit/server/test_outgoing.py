@@ -115,6 +115,72 @@ async def test_a_client_that_takes_no_frame_for_some_seconds_is_disconnected() -
 
 
 @pytest.mark.usefixtures("onward_clock")
+async def test_a_client_that_has_taken_all_frames_may_be_silent() -> None:
+    stream = Connected(Outbox(StreamLimits(unread_seconds=5)))
+    keepalive = Keepalive(lambda: [stream], always)
+
+    async def write(_: bytes) -> None:
+        await asyncio.sleep(4)
+
+    stream.ping()
+    sending = asyncio.create_task(stream.outbox.send(write))
+    await asyncio.sleep(9)
+    keepalive.look(asyncio.get_running_loop().time())
+    assert stream.why == ""
+    stream.outbox.end()
+    await sending
+
+
+async def test_frames_that_were_not_sent_are_dropped_with_the_connection() -> None:
+    outbox = Outbox(StreamLimits(unsent_frames=2))
+
+    async def write(_: bytes) -> None:
+        raise ConnectionError
+
+    for _ in range(4):
+        outbox.put(PING)
+    with pytest.raises(ConnectionError):
+        await outbox.send(write)
+    assert outbox.unsent == 0
+
+
+@pytest.mark.usefixtures("onward_clock")
+async def test_pings_do_not_wait_for_a_slow_database() -> None:
+    stream = Connected(Outbox(StreamLimits()))
+    asked: list[str] = []
+
+    async def never(key: str) -> bool:
+        asked.append(key)
+        await asyncio.Event().wait()
+        return True
+
+    running = asyncio.create_task(Keepalive(lambda: [stream], never).run())
+    await asyncio.sleep(12)
+    assert len(asked) == 1
+    assert stream.outbox.unsent == 1
+    running.cancel()
+    await asyncio.wait([running])
+
+
+@pytest.mark.usefixtures("onward_clock")
+async def test_keys_are_checked_again_after_an_unexpected_error() -> None:
+    stream = Connected(Outbox(StreamLimits()))
+    outcomes: list[bool | Exception] = [RuntimeError("a bug"), False]
+
+    async def is_valid(_: str) -> bool:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    running = asyncio.create_task(Keepalive(lambda: [stream], is_valid).run())
+    await asyncio.sleep(2.5)
+    assert stream.why
+    running.cancel()
+    await asyncio.wait([running])
+
+
+@pytest.mark.usefixtures("onward_clock")
 async def test_news_wait_while_the_queue_is_full() -> None:
     outbox = Outbox(StreamLimits(unsent_frames=1))
     news = NewsSender(outbox, lambda _: True)
