@@ -17,6 +17,8 @@ export class Call {
   /** The position up to which history was read when it was asked for. */
   asked = 0;
   took = 0;
+  /** How long before `due` it began, by the time of the body. */
+  lasts = 0;
 
   constructor(kind, name, argsHash) {
     this.kind = kind;
@@ -73,9 +75,10 @@ export class StepCall extends Call {
 
 /** A sleep. */
 export class TimerCall extends Call {
-  constructor(due) {
+  constructor(askedAt, delay) {
     super('timer', 'sleep');
-    this.due = due;
+    this.due = askedAt + delay;
+    this.lasts = delay;
   }
 
   value() {
@@ -85,9 +88,11 @@ export class TimerCall extends Call {
 
 /** A wait for a signal, which may have a limit. */
 export class SignalCall extends Call {
-  constructor(name, due) {
+  constructor(name, askedAt, timeout) {
     super('signal', name);
-    this.due = due;
+    if (timeout === null) return;
+    this.due = askedAt + timeout;
+    this.lasts = timeout;
   }
 
   raised() {

@@ -102,11 +102,11 @@ export class Execution {
   }
 
   callTimer(branch, delay) {
-    return this.#ask(new TimerCall(this.bodyNow + delay), branch);
+    return this.#ask(new TimerCall(this.bodyNow, delay), branch);
   }
 
   callSignal(branch, name, timeout) {
-    const promise = this.#ask(new SignalCall(name, timeout === null ? undefined : this.bodyNow + timeout), branch);
+    const promise = this.#ask(new SignalCall(name, this.bodyNow, timeout), branch);
     this.#handOnUnclaimed();
     return promise;
   }

@@ -27,7 +27,7 @@ export class Leaving {
     execution.stop();
     const opened = [...waits].filter((call) => !call.isKept && call.attempt === 1);
     const { journal } = execution;
-    const records = opened.map((call) => journal.row(call, 'open', undefined, { due: call.due }));
+    const records = opened.map((call) => journal.row(call, 'open', undefined, { due: call.due, took: call.lasts }));
     const written = { ...move, seq: execution.replay.last };
     journal.write({ records, move: written }, ({ fate }) => {
       if (execution.isGone) return;
@@ -184,5 +184,5 @@ function divergence({ is, error, recorded, asked, difference }) {
   if (asked === null) now = ', but the code ended without making this call';
   if (difference === 'arguments') now = ' with different arguments than the code passes now';
   const advice = 'Deploy code that matches the history, or fork or retry the run.';
-  return new Divergence(`history has ${was}${now}. ${advice}`, recorded.identity);
+  return new Divergence(`the history has ${was}${now}. ${advice}`, recorded.identity);
 }

@@ -10,7 +10,9 @@ from onward.core.instant import Duration, Instant
 class NewRecord(NamedTuple):
     """A record of a run's history: opened, or closed with its outcome.
 
-    `took` is how long a call lasted of which nothing was written when it began.
+    `took` is how long a call lasted of which nothing was written when it began. For a wait that is
+    opened, it is how long before `due` the wait began: if the database's clock is set forward
+    before the row is written, both times are from before, and the wait keeps its length.
     """
 
     run: str

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from tests.conformance.suite.world import World
 
 
-async def parked(worker: Worker, run: ClaimedRun, due: Instant, name: str = "sleep") -> None:
-    wait = an_open_record(run, f"{name}#1")._replace(kind="timer", name=name, due=due)
+async def parked(
+    worker: Worker, run: ClaimedRun, due: Instant, name: str = "sleep", lasts: Duration = 0
+) -> None:
+    wait = an_open_record(run, f"{name}#1")._replace(kind="timer", name=name, due=due, took=lasts)
     await worker.commit(run, wait, move=Move("waiting", due=due))
 
 
@@ -62,6 +64,27 @@ async def test_a_wait_that_began_after_a_step_is_not_longer(world: World) -> Non
     await parked(worker, run, due)
 
     assert await dues(worker, run) == [due]
+
+
+async def test_a_wait_that_is_written_after_a_step_counts_from_when_it_began(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    began = world.clock.wall()
+    world.clock.jump(DAY)
+    await parked(worker, run, began + HOUR, lasts=HOUR)
+    await record(worker, SeenStep(began, world.clock.wall(), DAY), 0)
+
+    assert await dues(worker, run) == [began + HOUR + DAY]
+
+
+async def test_a_wait_does_not_begin_after_it_is_written(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    due = world.clock.wall() + DAY
+    await parked(worker, run, due, lasts=HOUR)
+    histories = await worker.store.history([run.uid])
+
+    assert histories[run.uid][0].opened_at <= due - DAY + SECOND
 
 
 async def test_a_step_that_two_workers_see_counts_once(world: World) -> None:

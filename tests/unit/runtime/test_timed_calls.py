@@ -46,3 +46,11 @@ def test_a_wait_without_a_limit_has_none_after_the_clock_was_set() -> None:
     wait.clock_stepped(DAY)
 
     assert wait.due is None
+
+
+def test_a_wait_that_has_followed_the_clock_does_not_follow_it_again_in_history() -> None:
+    wait = a_wait()
+    assert wait.lasts == HOUR
+    wait.clock_stepped(DAY)
+
+    assert wait.lasts == 0

@@ -62,6 +62,8 @@ class Call:
     """Its arguments as history shows them."""
     took: Duration = 0
     """How long its last attempt took, if nothing was written when that began."""
+    lasts: Duration = 0
+    """How long before `due` it began, by the time of the body; 0 if it counts from now."""
     operator_reason: Reason | None = None
     """Why its run pauses if it is all that is left: an operator must act first."""
     pause_error: bytes | None = None
@@ -215,9 +217,10 @@ class TimedCall(Call):
         return True
 
     def put_off(self, time: Duration) -> None:
-        """Be due so much later."""
+        """Be due so much later, counted from now on."""
         assert self.due is not None
         self.due += time
+        self.lasts = 0
 
     def clock_stepped(self, step: Duration) -> None:
         """Last as long as before; but what is in history does not end before its due time."""
@@ -247,6 +250,7 @@ class SignalCall(Awaited, TimedCall):
         self._decoder = decoder
         self.asked_at = asked_at
         self.delay = delay
+        self.lasts = delay or 0
 
     def value(self, record: Record) -> Any:
         """Return what the signal carried."""
@@ -274,6 +278,7 @@ class TimerCall(TimedCall):
         self.due = asked_at + delay
         self.asked_at = asked_at
         self.delay = None if handle.is_absolute else delay
+        self.lasts = self.delay or 0
         self._handle = handle
         self._wake = wake
 

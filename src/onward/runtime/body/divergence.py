@@ -102,7 +102,7 @@ class UnfitArguments(Undecodable):
     """The arguments of a run do not fit its workflow: most likely it was started so."""
 
     def __str__(self) -> str:
-        return f"the arguments of the run do not match {self.annotation}: {self.fact}."
+        return f"the run's arguments do not match {self.annotation}: {self.fact}."
 
 
 def place_now() -> Place | None:

@@ -230,7 +230,10 @@ class Journal:
 
     def park(self, opened: Iterable[Call], move: Move, then: Callable[[Fate], None]) -> None:
         """Let the run wait or pause, unless something has arrived; waits are written open."""
-        rows = [self._row(call, RecordState.OPEN, None, due=call.due) for call in opened]
+        rows = [
+            self._row(call, RecordState.OPEN, None, due=call.due, took=max(0, call.lasts))
+            for call in opened
+        ]
         move = move._replace(seq=self._last)
         self._submit(tuple(rows), lambda outcome: then(outcome.fate), move)
 

@@ -121,7 +121,9 @@ class Event(Generic[T]):
 
     @property
     def payload(self) -> T:
-        """Its payload, available only in `prepare`. Use `data` to pass on what later phases need.
+        """Its payload, available only in `prepare`.
+
+        To pass data on to later phases, use the `data` of `Prepared`.
 
         Raises:
             BadInput: the payload was accessed in a later phase.

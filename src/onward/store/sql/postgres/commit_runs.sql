@@ -150,7 +150,8 @@ record AS (
            h.seq, coalesce(h.kind, (:r_kind::text[])[1]), coalesce(h.name, (:r_name::text[])[1]),
            coalesce(h.state, (:r_state::text[])[1]), h.args_hash, h.version,
            coalesce(h.due, :now + h.due_in), h.message, h.payload, h.error,
-           :now - coalesce(h.took, 0),
+           CASE WHEN h.due IS NOT NULL AND h.took > 0 THEN least(:now, h.due - h.took)
+                ELSE :now - coalesce(h.took, 0) END,
            CASE WHEN coalesce(h.state, (:r_state::text[])[1]) <> 'open' THEN :now END, h.args
     FROM unnest(
         :r_run::text::text[], :r_identity::text::text[], :r_attempt::bigint[],

@@ -43,7 +43,8 @@ INSERT INTO onward_record AS r (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
     payload, error, opened_at, closed_at, args)
 VALUES (:namespace, :run, :identity, :attempt, :seq, :kind, :name, :state, :args_hash, :version,
-        coalesce(:due, :now + :due_in), :message, :payload, :error, :now - :took,
+        coalesce(:due, :now + :due_in), :message, :payload, :error,
+        CASE WHEN :due IS NOT NULL AND :took > 0 THEN min(:now, :due - :took) ELSE :now - :took END,
         CASE WHEN :state <> 'open' THEN :now END, :args)
 ON CONFLICT (namespace, run, identity, attempt) DO UPDATE
 SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, r.due),
