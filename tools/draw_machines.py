@@ -246,10 +246,10 @@ def effect_machine() -> Drawing:
     drawing = Drawing(
         "Effect",
         "This machine is in `onward.core.effect`. A failed effect may be sent again, because it is "
-        "known not to have happened. `Reconciled` and `Judged` prove this only once no frozen "
-        "worker can still send the effect. An effect in `needs_reconcile` waits until its "
-        "reconciler is called or, if its receiver still remembers the key, until the effect is "
-        "sent again.",
+        "known not to have happened. `Reconciled not_applied` and `Judged not_applied` prove "
+        "this only once no frozen worker can still send the effect. An effect in `needs_reconcile` "
+        "waits until its reconciler is called or, if its receiver still remembers the key, until "
+        "the effect is sent again.",
         list(effect.EffectState),
         first="planned",
         last=["applied", "failed", "skipped", "withdrawn"],
@@ -290,7 +290,7 @@ def delivery_machine() -> Drawing:
     drawing = Drawing(
         "Delivery",
         "This machine is in `onward.core.delivery`. A report from a run counts only while the run "
-        "holds the event.",
+        "has the event reserved.",
         list(delivery.DeliveryState),
         first="pending",
         last=["consumed", "skipped"],

@@ -36,10 +36,11 @@ HEAD = """# Outcomes of effects
 `make docs` generates this page with `tools/effect_outcomes.py`, which executes every case. For an
 explanation of the terms, see [Effects](effects.md).
 
-A dash means that no decision was needed, because the outcome was already known. "Waits" means that
-the call in the body does not return. Other branches continue; when nothing else can proceed, the
-run is paused with reason `reconciliation` or `approval` until an operator decides. A second send
-succeeds, unless the case says "each time".
+In the reconciler column, a dash means that the outcome was already known, and "none" means that the
+effect has no reconciler. In the operator column, a dash means that no operator has given a verdict.
+"Waits" means that the call in the body does not return. Other branches continue; when nothing else
+can proceed, the run is paused with the reason `reconciliation` or `approval` until an operator
+decides. A second send succeeds, unless the case says "each time".
 """
 
 MEMORY = """## With `idempotency_window="24h"`
@@ -288,7 +289,7 @@ def played_all(handlers: Iterable[str], reconcilers: Iterable[str]) -> list[Outc
 def approvals() -> list[Outcome]:
     """Return the outcomes of effects that wait for approval."""
     found = []
-    for word in ("nothing", "approves", "rejects"):
+    for word in ("has not decided", "approves", "rejects"):
         play.case, play.sends = Case("returns", "none", NOT_ASKED), 0
         clock = VirtualClock()
 
@@ -367,13 +368,13 @@ def remembered() -> list[Outcome]:
 
 def page() -> str:
     """Return the text of the page."""
-    columns = ("handler", "reconciler", "operator", "ledger", "the body gets", "sends")
+    columns = ("handler", "reconciler", "operator", "ledger state", "the body gets", "sends")
     table = _table(columns, played_all(HANDLERS, RECONCILERS))
     kept = [(each.handler, *each[2:]) for each in remembered()]
     memory = _table(tuple(name for name in columns if name != "reconciler"), kept)
     words = [(each.operator, each.state, each.body, each.sends) for each in approvals()]
-    small = _table(("operator", "ledger", "the body gets", "sends"), words)
-    stopped = _table(("the effect", "ledger", "sends"), cancelled())
+    small = _table(("operator", "ledger state", "the body gets", "sends"), words)
+    stopped = _table(("the effect", "ledger state", "sends"), cancelled())
     tables = f"{table}\n{MEMORY}\n{memory}\n{APPROVAL}\n{small}\n{CANCEL}\n{stopped}"
     return f"{HEAD}\n{tables}"
 

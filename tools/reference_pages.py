@@ -59,8 +59,10 @@ class Page(NamedTuple):
 PAGES = {
     "workflows.md": Page(
         "Reference: workflows, steps and effects",
-        "Import these from `onward`, unless stated otherwise. The guides on "
-        "[workflows](../guides/workflows.md) and [effects](../guides/effects.md) explain them.\n\n"
+        "Import the names on this page from `onward`. For annotations, import `ChildRun` and "
+        "`Current` from `onward.handles`. You do not need to import `Mapped`, `Attributes` or "
+        "`Counters`. For an introduction, see the guides on "
+        "[workflows](../guides/workflows.md) and [effects](../guides/effects.md).\n\n"
         'A duration is a number of seconds, a `timedelta`, or a string such as `"250ms"`, '
         '`"1h30m"` or `"3d"`. In signatures, its type is `DurationLike`.',
         {
@@ -109,8 +111,9 @@ PAGES = {
     ),
     "pipelines.md": Page(
         "Reference: pipelines",
-        "Import these from `onward.pipelines`, unless stated otherwise. The "
-        "[guide](../guides/pipelines.md) explains them. Code outside runs publishes with "
+        "Import the names on this page from `onward.pipelines`, unless a heading names another "
+        "module. You do not need to import the classes under Operations. For an introduction, see "
+        "the [guide](../guides/pipelines.md). To publish events from code outside runs, use "
         "`App.publish` and `App.publish_many`.",
         {
             "Declarations": (
@@ -134,8 +137,8 @@ PAGES = {
     ),
     "telemetry.md": Page(
         "Reference: telemetry",
-        "Import these from `onward.telemetry`. The [guide](../guides/telemetry.md) shows how to "
-        "use them, and lists all log events.",
+        "Import the names on this page from `onward.telemetry`. The "
+        "[guide](../guides/telemetry.md) shows how to use them, and lists all log events.",
         {"Logs": (JsonFormatter, RunFilter), "Metrics and alerts": (Metrics, Attention)},
     ),
     "testing.md": Page(

@@ -137,8 +137,8 @@ def test_people_read_the_difference_with_arguments_and_no_hashes(filled: str, pr
     answer = checked(process, filled, "charge(cents)", "charge(600)")
     assert answer.status == 1
     assert answer.out.splitlines()[:4] == [
-        "run order-7 of order: history has step 'charge' (:charge#1) with different arguments than "
-        "the code passes now",
+        "run order-7 of order: the history has step 'charge' (:charge#1) with different arguments "
+        "than the code passes now",
         '  - recorded: step charge {"cents": 500}',
         '  + now:      step charge {"cents": 600}',
         "  in shop.py, line 22: receipt = await charge(600)",
@@ -149,7 +149,7 @@ def test_people_read_the_difference_with_arguments_and_no_hashes(filled: str, pr
 @pytest.mark.parametrize(
     ("before", "after", "kind", "text"),
     [
-        ('    await mail("ada")\n', "", "unread", "history has effect 'mail'"),
+        ('    await mail("ada")\n', "", "unread", "the history has effect 'mail'"),
         ("order(cents: int)", "order(cents: list[str])", "undecodable", "does not match"),
         ('await wrap("blue")', 'raise KeyError("blue")', "error", "raises KeyError"),
         ('await mail("ada")', "await asyncio.Event().wait()", "error", "raises Stuck"),

@@ -173,7 +173,7 @@ async def test_without_grpc_there_is_only_the_worker(folder: Path) -> None:
 def test_an_app_that_names_a_server_gets_no_other_one(folder: Path) -> None:
     store = "onward://localhost:1"
     with WorkerProcess(folder, "orders", command="dev", ORDERS_STORE=store) as dev:
-        dev.until("Running only the worker: the App names a server")
+        dev.until("Running only the worker: the App connects to a server")
 
 
 # --- which files ----------------------------------------------------------------------------------

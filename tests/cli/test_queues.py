@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def test_a_limit_is_set_listed_and_cleared(shop: str, ask: Ask) -> None:
     assert ask("queues", "limit", "default", "7", "--rate", "10/m").out == (
-        "queue default: limited (at most 7 running, starts 10/1m).\n"
+        "queue default: limited (at most 7 running, rate 10/1m).\n"
     )
     [found] = [one for one in ask("queues", "list", "--json").things if one["name"] == "default"]
     assert (found["kind"], found["limit"], found["operator_limit"]) == ("queue", 7, 7)

@@ -55,7 +55,7 @@ def test_a_run_is_started_by_name_and_waited_for(worker: WorkerProcess, ask: Ask
 def test_a_run_with_wrong_arguments_is_to_be_cancelled(worker: WorkerProcess, ask: Ask) -> None:
     answer = ask("start", "order", '{"fiel": "go"}', "--id", "order-1", "--wait")
     assert answer.status == 1
-    assert "the arguments of the run do not match order(file: str)" in answer.out
+    assert "the run's arguments do not match order(file: str)" in answer.out
     why = ask("why", "order-1").out
     assert "there is no parameter 'fiel'" in why
     assert "with arguments that match: onward runs cancel order-1" in why

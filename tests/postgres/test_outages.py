@@ -153,6 +153,15 @@ async def test_a_login_refused_for_a_while_loses_no_run(
         await admin.run("DROP ROLE rotated")
 
 
+async def refused(app: App) -> Unavailable:
+    """Return the error of a call that the pooler refuses; on a busy machine, some time out."""
+    while True:
+        with pytest.raises(Unavailable) as told:
+            await app.counts()
+        if "refused the connection (08P01" in str(told.value):
+            return told.value
+
+
 async def test_a_pooler_full_for_a_while_loses_no_run(empty_url: str) -> None:
     async with Pooler(empty_url) as pooler:
         url = f"{pooler.url}?pgbouncer=true"
@@ -160,9 +169,8 @@ async def test_a_pooler_full_for_a_while_loses_no_run(empty_url: str) -> None:
             ids = [worker.id for worker in workers]
             runs = await started(app)
             pooler.be_full()
-            with pytest.raises(Unavailable, match=r"refused the connection \(08P01") as told:
-                await app.counts()
-            assert "pgbouncer=true" not in told.value.advice
+            refusal = await refused(app)
+            assert "pgbouncer=true" not in refusal.advice
             await asyncio.sleep(2 * LEASE_SECONDS)
             pooler.have_room()
             await continued(empty_url, runs, ids, workers)

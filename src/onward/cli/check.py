@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onward.sdk.app import App
     from onward.sdk.deploy_check import CheckedRun
 
-_NO_DATABASE = "Specify the database of the deployment in the code, or with --db"
+_NO_DATABASE = "Specify the deployment's database in the code, or with --db"
 _NEXT = (
     "Change the code to match, mark the change with onward.patched, or fork or cancel these runs. "
     "A worker with this code would pause them."
@@ -65,7 +65,7 @@ async def _check(given: Given, app: App, workflow: str | None, limit: int | None
         raise BadInput(
             "onward check",
             "needs the database, and this App connects to a server",
-            "Pass the database of the server: --db postgresql://user@host/database",
+            "Pass the server's database: --db postgresql://user@host/database",
         )
     await check_exists(app._url, _NO_DATABASE)
     plan = await plan_migration(app._url)

@@ -34,7 +34,7 @@ def add_clock(root: click.Group) -> None:
     @click.option(
         "--accept",
         is_flag=True,
-        help="Let the time skipped when the clock was set forward count toward waits.",
+        help="If the clock was set forward, count the skipped time toward waits.",
     )
     async def clock(context: CommandContext, *, reset: bool, retime: bool, accept: bool) -> int:
         """Compare the store's time with this machine's clock.

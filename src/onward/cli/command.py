@@ -54,7 +54,7 @@ _ANSWERS = (
     *(VerdictRefused, WouldResend, Unclear),
 )
 NO_DATABASE = (
-    "Set the database with --db, ONWARD_DB or onward.toml; an App creates it when it is opened"
+    "Set the database with --db, ONWARD_DB or onward.toml; opening an App creates its database"
 )
 
 
@@ -84,7 +84,7 @@ def root() -> click.Group:
 
         The database is the first of these that is set: --db, ONWARD_DB, `db` in onward.toml or in
         [tool.onward] of pyproject.toml; otherwise, it is onward.db. The namespace is found in the
-        same way. You can put these flags before or after the command.
+        same way. You can put --db, --namespace and --json before or after the command.
         """
 
     return group(onward)

@@ -92,8 +92,8 @@ async def groups(
     """Group failed runs by error type and failed call.
 
     The largest group comes first. TIMELINE shows when the runs failed: it divides the time from the
-    first failure, or from --since, until now into --parts. At most 1,000 runs are counted per
-    group.
+    first failure, or from --since, until now into --parts intervals. At most 1,000 runs are counted
+    per group.
     """
     length = None if since is None else duration(since)
     found = await context.engine.failure_groups(FailurePeriod(name, length, parts))

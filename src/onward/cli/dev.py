@@ -36,7 +36,7 @@ def add_dev(root: click.Group) -> None:
         metavar="HOST:PORT",
         help="The address to listen on. Default: 127.0.0.1:7170, or a free port.",
     )
-    @click.option("--no-reload", is_flag=True, help="Ignore changes, for example in a debugger.")
+    @click.option("--no-reload", is_flag=True, help="Ignore changes, for example while debugging.")
     @click.option("--parent", type=int, nargs=2, hidden=True)
     def dev(
         given: Given,
@@ -52,14 +52,13 @@ def add_dev(root: click.Group) -> None:
 
         This is `onward worker` for development. When a Python file below the current folder or in
         the module's package changes, a new worker with the changed code replaces the old one. Runs
-        in progress continue on the new worker, from their last completed step. Running steps have
-        2 s to finish (--drain); otherwise, they run again. If the module cannot be imported, the
-        worker starts after the next change. Logs are in color on a terminal, unless NO_COLOR is
-        set.
+        in progress continue on the new worker, from their last completed step. A running step has
+        2 s to finish (--drain); otherwise, it runs again. If the module cannot be imported, the
+        worker starts after the next change. In a terminal, logs are in color (unless NO_COLOR=1).
 
         A server for the App's database runs beside the worker, and is not restarted with it. Other
-        programs on this machine can connect to the address that it prints. The server needs the
-        package grpcio; without this package, only the worker runs.
+        programs on this machine can connect to the address that the server prints. The server
+        needs the package grpcio; without this package, only the worker runs.
         """
         is_coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         lines = TextFormatter(dates=False, colour=is_coloured)

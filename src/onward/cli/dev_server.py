@@ -76,7 +76,7 @@ class DevServer:
         self._url = url
         if is_server(url):
             self._out.note(
-                "Running only the worker: the App names a server, and the worker connects to it. "
+                "Running only the worker: the App connects to a server, and so does the worker. "
                 "To run a server here, pass --db with a file."
             )
             return

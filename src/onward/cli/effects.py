@@ -159,10 +159,11 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     valid.
     """
     if result is not None and verdict != Verdict.APPLIED:
-        raise click.UsageError("--result is valid only with the verdict applied.")
+        raise click.UsageError("--result is valid only with the verdict 'applied'.")
     if result is None and verdict == Verdict.APPLIED:
         raise click.UsageError(
-            "The verdict applied needs --result JSON, or --result null if the call returns nothing."
+            "The verdict 'applied' needs --result JSON, or --result null if the call returns "
+            "nothing."
         )
     value = None if result is None else from_json("--result", result)
     info = await context.engine.find_effect(effect_id)

@@ -144,7 +144,7 @@ def _limits(info: FlowInfo) -> str:
     if info.limit is not None:
         parts.append(f"at most {info.limit} {info.hold}")
     if info.rate is not None:
-        parts.append(f"starts {info.rate}")
+        parts.append(f"rate {info.rate}")
     if info.weight != 1:
         parts.append(f"weight {info.weight}")
     return f" ({', '.join(parts)})" if parts else ""

@@ -106,8 +106,8 @@ async def pause(context: CommandContext, *, ids: tuple[str, ...], **asked: Any) 
 async def resume(context: CommandContext, *, ids: tuple[str, ...], **asked: Any) -> int:
     """Resume paused runs and the runs they held.
 
-    Filters start a bulk action. If another paused run holds a run, resume that run too. Exits with
-    1 if a run has already ended.
+    Filters start a bulk action. If a run is held by another paused run, resume the other run too.
+    Exits with 1 if a run has already ended.
     """
     choice = bulk.BulkChoice(ids, asked)
     if choice.is_bulk:

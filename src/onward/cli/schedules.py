@@ -81,7 +81,7 @@ def _settings(work: Any) -> Any:
             metavar="NAME=VALUE",
             multiple=True,
             callback=named,
-            help="An argument for its runs, as JSON or text.",
+            help="An argument for the runs, as JSON or text.",
         ),
     ):
         work = option(work)
@@ -173,7 +173,7 @@ async def create(
 ) -> int:
     """Create a schedule for a workflow.
 
-    Pass --cron or --every. Pass the arguments of the runs by name: --arg region=EU.
+    Pass --cron or --every. Pass arguments for the runs by name: --arg region=EU.
     """
     if module is not None:
         import_module(module)
@@ -280,7 +280,7 @@ async def backfill(
 
 @command(schedules, "delete", example="onward schedules delete nightly")
 @_names
-@click.option("--dry-run", is_flag=True, help="Delete nothing; check that they exist.")
+@click.option("--dry-run", is_flag=True, help="Delete nothing; check that the schedules exist.")
 async def delete(context: CommandContext, *, names: tuple[str, ...], dry_run: bool) -> int:
     """Delete schedules and the history of their slots.
 

@@ -44,7 +44,7 @@ def add_start(root: click.Group) -> None:
         metavar="ID",
         help="Your id for the run; a second start returns the same run.",
     )
-    @click.option("--queue", metavar="NAME", help="The queue. Default: the workflow's, or default.")
+    @click.option("--queue", metavar="NAME", help="A queue. Default: the workflow's, or 'default'.")
     @click.option(
         "--priority", type=int, metavar="N", help="Higher values start first. Default: 0."
     )

@@ -114,7 +114,7 @@ def _broken(name: str, error: BaseException) -> BadInput:
     kind = type(error).__name__
     if isinstance(error, SystemExit):
         fact = f"exits when it is imported (status {error.code})"
-        advice = 'Move code that is only for the script under if __name__ == "__main__":'
+        advice = 'Put code that should run only in a script under if __name__ == "__main__"'
         return BadInput(f"module {name!r}", fact, advice)
     return BadInput(
         f"module {name!r}", f"raised {kind} when it was imported", "Fix the error shown above"

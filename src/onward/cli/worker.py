@@ -39,7 +39,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         "queues",
         multiple=True,
         metavar="NAME",
-        help="Queue to take runs from; may be repeated. Default: default.",
+        help="Queue to take runs from; may be repeated. Default: 'default'.",
     ),
     click.option(
         "--slots",
@@ -58,12 +58,13 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         "tags",
         multiple=True,
         metavar="NAME",
-        help="Take runs and steps with this tag too; may be repeated.",
+        help="Also take runs and steps that have this tag; may be repeated.",
     ),
     click.option(
         "--lease",
         metavar="DURATION",
-        help="How long the lease lasts without renewal before others take over. Default: 15s.",
+        help="How long the lease lasts without renewal before other workers take over. "
+        "Default: 15s.",
     ),
     click.option(
         "--drain",
@@ -73,12 +74,13 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--stall",
         metavar="DURATION",
-        help="How long code may block a worker before it releases its other runs. Default: 10s.",
+        help="How long code may block a worker before the worker releases its other runs. "
+        "Default: 10s.",
     ),
     click.option(
         "--stall-limit",
         metavar="DURATION",
-        help="How long code may block a worker before it exits. Default: 5m.",
+        help="How long code may block a worker before the worker exits. Default: 5m.",
     ),
     click.option(
         "--log-level", type=click.Choice(LEVELS), help="The lowest level to log. Default: info."
@@ -115,8 +117,8 @@ def add_worker(root: click.Group) -> None:
 
         MODULE is imported from the current folder. APP is the name of an App in the module; by
         default, `app` or the only App. The worker executes all workflows that the module defines or
-        imports, and creates the schedules at its top level. The store is the one that the App
-        names. Only --db and --namespace override it; the environment and the settings file do not.
+        imports, and creates the schedules at its top level. The worker uses the App's store. Only
+        --db and --namespace override it; the environment and the settings file do not.
 
         After the first SIGTERM or Ctrl-C, the worker takes no more runs and waits up to --drain for
         running steps. After the second, it abandons these steps. In both cases, another worker

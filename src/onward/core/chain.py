@@ -74,7 +74,7 @@ def follow(
     """
     if not newest:
         return Refused(
-            "it was already retried, forked or continued; act on the newest run of its id"
+            "it was already retried, forked or continued; act on the newest run with its id"
         )
     if link is Link.CONTINUE:
         if unsettled:

@@ -72,7 +72,7 @@ class Rules(Value):
             raise BadInput(
                 f"max_catch_up={self.cap}",
                 f"is not between 1 and {MAX_CATCH_UP}",
-                'Use a number in this range, or catch_up="skip" to start none of the missed slots.',
+                'Use a number in this range, or catch_up="skip" to start no runs for missed slots.',
             )
 
 

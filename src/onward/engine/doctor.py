@@ -260,7 +260,7 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
             if row.version not in pinned:
                 yield Finding(
                     "old_worker",
-                    f"worker {row.worker} has version {row.version!r}, the newest worker has "
+                    f"worker {row.worker} has version {row.version!r}, but the newest has "
                     f"{alive[0].version!r}",
                     "No open run is pinned to its version",
                     f"Stop it: onward workers drain {row.worker}",

@@ -38,7 +38,7 @@ def failure_of(run: str, error: BaseException | None, reason: str = "logic") -> 
     failed because of another, that one.
     """
     if error is not None and not isinstance(error, StepFailed | OnwardError | BaseExceptionGroup):
-        error.add_note(f"It ended run {run}: onward runs show {quote(run)}")
+        error.add_note(f"This error ended run {run}: onward runs show {quote(run)}")
         return error
     return _run_failed(run, error, reason)
 

@@ -76,7 +76,7 @@ def parse_server(url: str, folder: Path | None = None) -> ServerAddress:
         name = next(iter(options))
         known = f"unknown option {name!r}" if len(name) <= MAX_OPTION else "unknown option"
         raise BadStoreUrl(
-            shown, f"has an {known}; it takes ca and cert. Pass a key as App(key=...)"
+            shown, f"has an {known}; the options are ca and cert. Pass a key as App(key=...)"
         )
     for name, file in files.items():
         if not file:

@@ -52,7 +52,7 @@ class RunInfo:
         follows_id: The id of the run that it follows.
         followed_by: The uid of the run that follows it under the same id.
         followed_link: How that run follows it.
-        error_type: The type of the error that ended it, with its module unless it is built in; the
+        error_type: The type of the error that ended it, with the module unless it is built in; the
             reason, such as `deadline`, if there was no error.
         failed_step: The name of the step, effect or child whose error ended it.
         discarded: Who discarded it as a dead letter, and when and why.
@@ -234,7 +234,7 @@ class HistoryEvent:
         state: open, succeeded, failed or cancelled.
         attempt: The number of the attempt; for an effect, the number of sends.
         version: The version of the code that made the call.
-        value: The result, or other data of the record.
+        value: The result, or other data in the record.
         error: The error that the call raised.
         due: When a timer fires, or when the next attempt after a failed one starts.
         message: The number of the inbox message that ended the wait.
@@ -352,11 +352,11 @@ class Blocker:
     """A reason why a run is not proceeding.
 
     Attributes:
-        kind: paused, divergence, approval, verdict, effect (Onward will send it again, or ask its
-            reconciler again), limit, slots (all workers are busy), delay (it has not started yet),
-            worker (no live worker can take it), takeover (its worker is gone, and another worker
-            will continue it), lease (its worker is late in renewing its lease), or the kind of call
-            that it is waiting for: signal, timer, child or step.
+        kind: paused, divergence, approval, verdict, effect (Onward will send the effect again, or
+            ask its reconciler again), limit, slots (all workers are busy), delay (the run has not
+            started yet), worker (no live worker can take the run), takeover (the run's worker is
+            gone, and another will continue the run), lease (the run's worker is late in renewing
+            its lease), or the kind of call that the run awaits: signal, timer, child or step.
         text: The reason as text.
         next: What to do next, as a command or advice.
         error: The error that paused the run, if any. `str()` of the blocker includes it.

@@ -167,7 +167,7 @@ def _pauses(info: RunInfo) -> Iterator[Blocker]:
         yield Blocker("paused", f"run {holder} is paused", f"onward runs resume {quote(holder)}")
     if info.state == RunState.PAUSED and info.reason == Reason.DIVERGENCE:
         at = info.diverged_at
-        fits_not = "history" if at is None or at.step is not None else "arguments of the run"
+        fits_not = "history" if at is None or at.step is not None else "run's arguments"
         text = f"the code does not match the {fits_not}"
         yield Blocker("divergence", text, next_of_divergence(info), info.error or "")
 

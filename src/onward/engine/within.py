@@ -89,8 +89,8 @@ class CallerTransaction:
         for event in events:
             if event.input is not None:
                 raise BadInput(
-                    f"input of event {event.message!r}",
-                    "cannot be named in your own transaction",
+                    f"the input of event {event.message!r}",
+                    "cannot be registered in your own transaction",
                     "Publish the event with app.publish, or without an input",
                 )
         await self._within.prepare_to_write()

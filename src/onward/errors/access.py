@@ -58,7 +58,7 @@ class NamespaceDisabled(UserError):
 
 @dataclass(eq=False, repr=False)
 class RateLimited(Unavailable):
-    """A key or a namespace has made more calls than its limit allows; nothing was done."""
+    """An API key, a namespace or a client address has exceeded its limit; nothing was done."""
 
     code: ClassVar[str] = "rate_limited"
     wait_seconds: int = 1

@@ -10,7 +10,7 @@ from onward.errors.root import UserError, closed
 
 @dataclass(eq=False, repr=False)
 class BadInput(UserError, ValueError):
-    """An argument is not valid: an id, a name, a duration or an option."""
+    """An argument, such as an id, a name, a duration or an option, is not valid."""
 
     code: ClassVar[str] = "bad_input"
     what: str

@@ -87,8 +87,8 @@ class App(RunOperations, PublishOperations):
             None keeps them forever. By default, runs that succeeded or were cancelled are deleted
             after 7 days, and others after 30 days.
         debug: Whether to raise an error when a workflow body makes a call that is not
-            deterministic, such as `random`, `time` or `open()`. This slows bodies down; use it in
-            development and tests.
+            deterministic, such as `random`, `time` or `open()`. The check slows bodies down; use
+            it in development and tests.
         debug_allow: Modules that `debug` does not check, including the calls they make.
 
     Example:

@@ -38,7 +38,7 @@ class BulkRuns(TypedDict, total=False):
 
     Attributes:
         name: The name of the workflow.
-        error: The type of the error of a failed run, with or without its module.
+        error: The error type of a failed run, with or without its module.
         failed_step: The name of the step, effect or child whose error ended a failed run.
         since: Only failed runs that ended at most this long ago, such as "1h".
         state: The state; by default, any state that the action applies to.
@@ -63,7 +63,7 @@ class BulkAnswer(Generic[H]):
 
     Attributes:
         action: retry, fork, discard, cancel, pause or resume.
-        count: How many runs match, counted up to 10,000, or up to 1,000 with a filter by
+        count: How many runs match, counted up to 10,000, or up to 1,000 if you filter by
             attributes.
         is_capped: Whether more runs than that match.
         sample: The newest matching runs.
@@ -128,7 +128,7 @@ class Bulk:
 
         Args:
             dry_run: Whether to only report which runs match.
-            force: Whether to retry runs even if they sent effects because of their error.
+            force: Whether to retry runs even if they sent effects because of their errors.
             id: An id for the action; a second call with the same id and filters returns the first
                 action.
             **runs: The filters; see `BulkRuns`.

@@ -146,9 +146,10 @@ class Dead:
     async def groups(
         self, *, name: str | None = None, since: DurationLike | None = None, parts: int = 24
     ) -> FailureGroups:
-        """Return dead letters grouped by workflow, type of error and failed call, largest first.
+        """Return dead letters grouped by workflow, error type and failed call.
 
-        At most 100 groups are returned, and at most 1,000 runs of each are counted.
+        The largest groups come first. At most 100 groups are returned, and at most 1,000 runs in
+        each group are counted.
 
         Args:
             name: Only runs of this workflow.

@@ -87,7 +87,7 @@ class Effect(Generic[P, R]):
             timeout: How long one call may take.
 
         Raises:
-            BadInput: with this timeout, a call could arrive after its receiver has forgotten the
+            BadInput: with this timeout, a call can arrive after its receiver has forgotten the
                 key.
         """
         old = self.definition
@@ -184,9 +184,8 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
 
     If the function returns, the effect happened. If the function raises `NotApplied`, the effect
     did not happen and is retried according to `retry`. Any other error leaves the outcome
-    uncertain. Onward then calls `reconcile`, or sends the effect again within the
-    `idempotency_window` of the receiver. If neither settles the effect, it waits for the verdict of
-    an operator.
+    uncertain. Onward then calls `reconcile`, or sends the effect again within the receiver's
+    `idempotency_window`. If neither settles the effect, it waits for an operator's verdict.
 
     Args:
         fn: The function, if you use the decorator without options.
@@ -206,10 +205,11 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         idempotency_window: How long the receiver remembers a key, counted from the first send. Set
             it only if you pass `effect_key()` to the receiver and the receiver applies only one
             call for each key. Onward then sends an uncertain call again, as `retry` allows, while
-            the receiver remembers the key. It cannot be combined with `reconcile`.
+            the receiver remembers the key. This option cannot be combined with `reconcile`.
         approve: Whether an operator must approve each call, with its exact arguments, before it is
             sent.
-        rate: How often it may be sent, such as "10/m", "1/5s" or "100/h". Sends are spaced evenly.
+        rate: How often the effect may be sent, such as "10/m", "1/5s" or "100/h". Sends are spaced
+            evenly.
 
     Raises:
         BadInput: an option is invalid, or `reconcile` does not accept the arguments.
@@ -233,7 +233,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         raise BadInput(
             f"effect {own_name!r}",
             "is not async, so Onward cannot stop it after a timeout",
-            "Set the time limit that its client library enforces: @effect(timeout=...)",
+            "Pass the time limit that its client library enforces: @effect(timeout=...)",
         )
     definition = EffectDefinition(
         own_name,

@@ -88,8 +88,8 @@ class Effects:
                 receiver remembers the key).
             result: The return value of the call, for "applied".
             reason: The reason, which is recorded with the verdict.
-            version: The version of the effect that you saw; if the effect has changed since, the
-                verdict is refused.
+            version: The `version` of the `EffectInfo` that you looked at. If the effect has changed
+                since then, the verdict is refused.
             by: The name of the operator; by default the user of this process.
 
         Raises:
@@ -97,7 +97,7 @@ class Effects:
             VerdictRefused: the effect is settled or has changed, it is too early for "not_applied",
                 "ask_again" is not possible, or the result is not the kind of JSON value that the
                 effect returns.
-            Unencodable: the result does not match the annotation of the effect.
+            Unencodable: the result does not match the effect's return annotation.
         """
         try:
             chosen = Verdict(verdict)

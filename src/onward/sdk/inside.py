@@ -255,10 +255,10 @@ class _AsCompleted(Generic[T]):
 
 
 def as_completed(awaitables: Iterable[Awaitable[T]]) -> AsyncIterator[asyncio.Future[T]]:
-    """Iterate over awaitables in the order in which they complete: the same order in every replay.
+    """Iterate over awaitables as they complete; the order is the same in every replay.
 
-    Each item that it yields has already completed. Await the item to get its result or raise its
-    error.
+    Each item that the iterator yields has already completed. Await the item to get its result or
+    raise its error.
 
     Args:
         awaitables: Calls of steps and workflows, tasks, or other awaitables.

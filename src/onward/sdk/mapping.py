@@ -146,7 +146,7 @@ class Mappable(Generic[P, R]):
         key: Callable[[Any], str] | None = None,
         return_exceptions: bool = False,
     ) -> Mapped[Any]:
-        """Make one call for each item; each item holds all arguments of its call. See `map`."""
+        """Make one call for each item, an iterable of the call's arguments. See `map`."""
         calls = [(tuple(item), item) for item in items]
         return Mapped(self, calls, limit, key, return_exceptions=return_exceptions)
 
@@ -240,7 +240,7 @@ class Mapped(Generic[R_co]):
             call = self._mapped.mapped.shape.bind(args, {})
             return Item(call.payload().data, call.fingerprint())
         except Exception as refused:
-            refused.add_note(f"It is item {number} of the map, counted from 0.")
+            refused.add_note(f"The error is about item {number} of the map, counted from 0.")
             raise
 
 

@@ -63,8 +63,8 @@ class RunOperations:
 
         Args:
             name: The name of the workflow.
-            state: The state, such as "failed". A run that was retried, forked or continued under
-                its id is left out, because the new run replaces it.
+            state: The state, such as "failed". With this filter, a run that was retried, forked or
+                continued under its id is left out, because the new run replaces it.
             queue: The queue.
             kind: The kind: "workflow", "step" (a routed step), "map" (a map chunk), "producer" or
                 "consumer".
@@ -139,7 +139,7 @@ class RunOperations:
     async def resume(self, id: str) -> bool:  # noqa: A002 - it is the user's word
         """Resume a paused run; return False if the run has already ended.
 
-        Runs that were held by its pause continue too, unless another paused run holds them.
+        Dependent runs that the pause held also continue, unless another paused run holds them.
         """
         return await self._engine.resume(id)
 
@@ -158,8 +158,8 @@ class RunOperations:
             id: The id of the run.
             force: Whether to retry the run even if it sent effects because of its error. These
                 effects are not sent again, and work completed before the error is not repeated,
-                even if the effects have undone it. This also allows the effects of a forked child
-                to be sent again.
+                even if the effects have undone it. With `force`, a retry may also send the effects
+                of a forked child again.
 
         Raises:
             RunOver: the run has succeeded, is still open, or has been replaced by another run. A
@@ -186,7 +186,7 @@ class RunOperations:
         Args:
             id: The id of the run. The run must have ended or be paused, unless you pass `new_id`.
             step: The name or identity of the step; None keeps the whole history.
-            result: The result of the step; by default the step runs again.
+            result: A result to record for the step; by default, the step runs again.
             new_id: An id for the new run; by default, the new run replaces the old run under the
                 same id.
             resend: Whether effects that happened, or may have happened, may be sent again. An

@@ -132,8 +132,8 @@ class Schedules:
     async def update(self, /, name: str, **fields: Any) -> ScheduleInfo:
         """Change fields of a schedule. Takes any of the arguments of `create`.
 
-        A parked schedule becomes active again. Slots that have passed under the old timing but were
-        not started are recorded as missed.
+        A parked schedule becomes active again. If the timing changes, past slots of the old timing
+        that got no run are recorded as missed.
 
         Raises:
             BadInput: a field is unknown, or its value is not valid.

@@ -223,7 +223,7 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
         record_args: Whether to store the arguments for display: `onward runs show` and
             `Run.history` show them if they are at most 4 KiB as JSON. A call that is executed in a
             separate run always stores its arguments.
-        queue: The queue whose workers may execute the step, in a separate run.
+        queue: The queue whose workers may execute the step; each call is then a separate run.
         tags: Only workers with one of these tags execute the step.
         limit: How many calls of the step may run at the same time, across all workers.
         cache: How long other runs may use the result of a call, instead of making the call again. A

@@ -29,7 +29,7 @@ async def sleep(time: DurationLike) -> None:
     Outside a run, this is an ordinary sleep.
 
     Args:
-        time: Seconds, a string such as "1h30m", or a timedelta.
+        time: How long to sleep: a number of seconds, a string such as "1h30m", or a timedelta.
 
     Raises:
         NotInBody: the caller is a step.

@@ -93,7 +93,7 @@ class Within:
         Args:
             id: The id of the run.
             signal: The signal, or its name.
-            value: Its value.
+            value: The value of the signal.
             message_id: Identifies the message; messages with the same id are delivered only once.
 
         Raises:

@@ -258,8 +258,8 @@ def workflow(  # noqa: PLR0913 - each is a thing of its own that one may want
             limit applies to each key separately.
         rate: How many of its runs may start per unit of time, such as "10/m", "1/5s" or "100/h".
             With `key`, the rate applies to each key separately.
-        key: The flow key of all its runs, or a function that returns the flow key of a run, such as
-            a customer id, given the arguments of the run. Runs with different keys take turns in a
+        key: A flow key, such as a customer id, for all its runs, or a function that returns the
+            flow key of a run, given the run's arguments. Runs with different keys take turns in a
             queue, so that many runs with one key do not delay the others.
         hold: Which runs `limit` counts: "running" (the default) counts runs that are executing;
             "open" counts all runs between their first claim and their end, including those that are

@@ -326,8 +326,8 @@ EVENTS: dict[str, LogEvent] = dict(
             "store",
             _WARNING,
             "file holder_pid waited_seconds is_own_process",
-            "a write is waiting for the lock on this file; commit the open transaction of the"
-            " holder, or end that process if it hangs",
+            "a write is waiting for the lock on this file; commit the holder's open"
+            " transaction, or end the holder's process if it hangs",
         ),
         _event(
             "clock.behind",

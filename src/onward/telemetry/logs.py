@@ -12,7 +12,7 @@ _STANDARD = {*vars(logging.makeLogRecord({})), "asctime", "message", "taskName"}
 
 
 class RunFilter(logging.Filter):
-    """Adds the current run to every record, and drops records that a replay logs again.
+    """Adds the current run to every log record, and drops records that a replay logs again.
 
     Each record gets the fields `run`, `uid`, `workflow` and `worker` and, in a step, also `step`,
     `identity` and `attempt`. Outside a run, these fields are empty. Add the filter to handlers,
@@ -48,9 +48,9 @@ class RunFilter(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON: time, level, logger, message and all extra fields.
+    """Formats a log record as one line of JSON: time, level, logger, message and all extra fields.
 
-    Empty fields are left out. A line break in a message is escaped.
+    Empty fields are left out. Line breaks in a message are escaped.
 
     Example:
         >>> import json, logging

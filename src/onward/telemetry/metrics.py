@@ -42,7 +42,7 @@ class Metrics(Protocol):
         return
 
     def run_claimed(self, *, workflow: str, queue: str) -> None:
-        """Count a claim of a run by a worker: when the run starts, and whenever it continues."""
+        """Count a run that a worker claims, when the run starts and whenever it continues."""
         return
 
     def run_parked(

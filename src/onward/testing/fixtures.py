@@ -27,9 +27,10 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_template() -> str | None:
-    """The database that `postgres_url` copies; override it to start tests with a migrated database.
+    """The name of the database that `postgres_url` copies, or None for an empty database.
 
-    Your override must return the result of `postgres_server.template(name, prepare)`.
+    Override this fixture to start tests with a migrated database. Your override must return the
+    result of `postgres_server.template(name, prepare)`.
     """
     return None
 

@@ -53,14 +53,14 @@ class Outside:
 
     Args:
         honours_keys: Whether the service deduplicates by key: a second request with the same key
-            changes nothing and gets the first answer, until the test calls `forget()`.
+            changes nothing and gets the answer to the first, until the test calls `forget()`.
         answer: A function that returns the answer to a request; by default, the answer is a
             numbered receipt.
 
     Attributes:
         sent: Every request that was made, in order, including those that were lost.
         applied: Every request that changed something, in order.
-        is_away: Whether `find` cannot look up outcomes; it then returns `Unknown`.
+        is_away: Whether `find` always returns `Unknown`; by default False.
 
     Example:
         >>> import asyncio

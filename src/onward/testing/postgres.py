@@ -120,9 +120,10 @@ class PostgresServer:
         self._drop(unquote(urlsplit(url).path.removeprefix("/")))
 
     def template(self, name: str, prepare: Callable[[str], None]) -> str:
-        """Return a template database; the first call for each name calls `prepare` to fill it.
+        """Return the name of a template database; the first call for each `name` creates it.
 
-        `prepare` receives the address and must close its connections before it returns.
+        The first call passes the address of the new database to `prepare`, which fills the database
+        and must close its connections before it returns.
         """
         if name not in self._templates:
             url = self.create_database()

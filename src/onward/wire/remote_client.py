@@ -278,8 +278,8 @@ class RemoteClient(ClientEngine):
         return StoreUnusable(
             self.where,
             "is a server, which cannot take part in a transaction of your database",
-            "Start the run after you commit, with an id that makes it safe to repeat; or open an "
-            "App with the address of the database, and use its `within`",
+            "Start the run after you commit, with an id that makes the start safe to repeat; or "
+            "open an App with the address of the database, and use its `within`",
         )
 
 

@@ -134,7 +134,7 @@ async def test_a_callers_transaction_stays_usable_when_the_topic_is_unknown(worl
         caller = CallerTransaction(store, store.within(connection))
         with pytest.raises(NotFound, match="'nowhere'"):
             await caller.publish([an_event("1"), an_event("1", "nowhere")])
-        with pytest.raises(BadInput, match="cannot be named in your own transaction"):
+        with pytest.raises(BadInput, match="cannot be registered in your own transaction"):
             await caller.publish([an_event("1")._replace(input="m1")])
         await caller.publish([an_event("2")])
 

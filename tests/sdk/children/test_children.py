@@ -193,7 +193,7 @@ async def test_a_registered_error_says_from_which_runs_it_comes(app: App) -> Non
         with pytest.raises(PearsSoldOut) as failed:
             await run.result(timeout="60s")
         assert failed.value.__notes__ == [
-            f"It ended run {each}: onward runs show {each}"
+            f"This error ended run {each}: onward runs show {each}"
             for each in (await first_child(app, run), run.id)
         ]
 

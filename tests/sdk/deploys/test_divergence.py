@@ -316,7 +316,9 @@ async def test_a_parked_run_names_what_was_asked_for_too_early(app: App) -> None
 
         told = await parked(app, run, deployed(swapped, strict=True))
 
-        assert "history has step 'fetch' (:fetch#1) where the code now has step 'pack_up'" in told
+        assert (
+            "the history has step 'fetch' (:fetch#1) where the code now has step 'pack_up'" in told
+        )
         assert 'packed = await pack_up("b")' in told
 
 

@@ -151,7 +151,7 @@ async def test_one_that_is_not_async_runs_in_a_thread(app: App) -> None:
 
 
 async def test_one_that_is_not_async_must_state_its_time_limit() -> None:
-    with pytest.raises(BadInput, match="Set the time limit"):
+    with pytest.raises(BadInput, match="Pass the time limit"):
         effect(name="endless")(act)
 
 

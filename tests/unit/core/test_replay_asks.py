@@ -331,23 +331,23 @@ def test_a_call_without_a_key_is_forgotten_once_it_is_delivered() -> None:
     [
         (
             Diverged(Difference.ARGUMENTS, a_record(":a#1", 1), a_step("a")),
-            "history has step 'a' (:a#1) with different arguments than the code passes now",
+            "the history has step 'a' (:a#1) with different arguments than the code passes now",
         ),
         (
             Diverged(Difference.UNREAD, a_record(":a#1", 1)),
-            "history has step 'a' (:a#1), but the code ended without making this call",
+            "the history has step 'a' (:a#1), but the code ended without making this call",
         ),
         (
             Diverged(Difference.UNREAD, a_record(":a#1", 1), a_step("b")),
-            "history has step 'a' (:a#1), but the code now has step 'b' instead",
+            "the history has step 'a' (:a#1), but the code now has step 'b' instead",
         ),
         (
             Diverged(Difference.KIND, a_record(":a#1", 1), Ask(ROOT, RecordKind.CHILD, "a")),
-            "history has step 'a' (:a#1) where the code now has child 'a'",
+            "the history has step 'a' (:a#1) where the code now has child 'a'",
         ),
         (
             Diverged(Difference.ORDER, a_record(":a#1", 1)),
-            "history has step 'a' (:a#1) where the code now has something else",
+            "the history has step 'a' (:a#1) where the code now has something else",
         ),
     ],
 )

@@ -128,7 +128,7 @@ async def test_a_file_that_a_stranger_keeps_locked_is_unavailable(path: Path) ->
                 await store.start(a_run("a"))
             assert await store.counts() == {}
         told = str(refused.value)
-        assert f"onward.db is locked by process {os.getpid()} (this process), which has not" in told
+        assert f"onward.db is locked by process {os.getpid()} (this process), which did not" in told
         assert "A connection of this process has an open transaction on the file: commit" in told
 
         assert (await store.start(a_run("a"))).created

@@ -71,9 +71,9 @@ class StepFailed(OnwardError):
 
     Attributes:
         type: The name of the exception's type, with the module unless the type is built in.
-        message: The message of the exception.
-        traceback: Where it was raised, as text.
-        bases: The names of the types that its type derives from, closest first.
+        message: The exception's message.
+        traceback: Where the exception was raised, as text.
+        bases: The names of the types that the exception's type derives from, closest first.
 
     Example:
         >>> import asyncio

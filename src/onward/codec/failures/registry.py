@@ -94,7 +94,7 @@ def register_error(
     to_data: Callable[[Any], Any] | None = None,
     from_data: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Register an exception type, so that exceptions from steps keep it, including on replay.
+    """Register an exception type, so that exceptions from steps keep this type, even on replay.
 
     You can use it as a function, as a bare decorator, or as a decorator with options. Without
     `to_data` and `from_data`, an exception is rebuilt from its `args` and attributes; if that
@@ -108,8 +108,8 @@ def register_error(
         from_data: A function that rebuilds the exception from that data.
 
     Raises:
-        BadInput: `kind` is not an exception type, the name is taken, or only one of the two
-            functions is given.
+        BadInput: `kind` is not an exception type, the name is taken, or only one of `to_data` and
+            `from_data` is given.
 
     Example:
         >>> from onward import register_error

@@ -93,7 +93,7 @@ class Union(Shape):
             raise misfit(data, self.name)
         if len(fits) > 1:
             raise Misfit(
-                f"matches several members of {self.name}, and nothing says which one it is"
+                f"matches several members of {self.name}, and does not say which one it is"
             )
         return fits[0]
 

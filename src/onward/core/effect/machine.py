@@ -84,11 +84,13 @@ def _approval(
     effect: LedgerEntry, fact: Approved | ApprovalRejected, now: Instant
 ) -> Decision[LedgerEntry]:
     if effect.state is EffectState.WITHDRAWN:
-        return Ignored("it was withdrawn: its run was cancelled, or ended, before it was sent")
+        return Ignored(
+            "it was withdrawn: its run was cancelled or ended before the effect was sent"
+        )
     if effect.state is not EffectState.PLANNED or effect.approved:
         return Ignored(f"it is {effect.state} and does not need approval")
     if isinstance(fact, Approved) and fact.is_dropped:
-        return Refused("its run was cancelled or has ended, so it will not be sent")
+        return Refused("its run was cancelled or has ended, so the effect will not be sent")
     if isinstance(fact, Approved):
         return Moved(changed(effect, approved=True, due=now))
     return Moved(changed(effect, state=EffectState.FAILED))

@@ -95,13 +95,13 @@ class Diverged(Value):
         asks = f"{self.asked.kind} {self.asked.name!r}" if self.asked else "something else"
         match self.difference:
             case Difference.ARGUMENTS:
-                return f"history has {was} with different arguments than the code passes now"
+                return f"the history has {was} with different arguments than the code passes now"
             case Difference.UNREAD if self.asked is None:
-                return f"history has {was}, but the code ended without making this call"
+                return f"the history has {was}, but the code ended without making this call"
             case Difference.UNREAD:
-                return f"history has {was}, but the code now has {asks} instead"
+                return f"the history has {was}, but the code now has {asks} instead"
             case _:
-                return f"history has {was} where the code now has {asks}"
+                return f"the history has {was} where the code now has {asks}"
 
 
 Answer: TypeAlias = Read | Resume | HeldBack | Fresh | Joined | Clash | Diverged

@@ -37,7 +37,7 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }
 _EPOCH = date(1970, 1, 1).toordinal()
-_FIELDS = 'Use five fields, "minute hour day month weekday", or six, with the second first.'
+_FIELDS = 'Use five fields, "minute hour day month weekday", or six, with seconds first.'
 
 
 class _Piece(NamedTuple):

@@ -31,8 +31,8 @@ class ScheduleInfo:
         held_at: A slot that is waiting for open runs to end.
         open_runs: How many of its runs are open, up to 100.
         declared: Whether it was declared in code.
-        is_missing_in_code: Whether it was declared in code, but the code of no live worker declares
-            it any longer.
+        is_missing_in_code: Whether it was declared in code, but is no longer declared by the code
+            of any live worker.
         overrides: The fields that were changed with `update`; a deploy does not change them.
         created_at: When it was created.
         updated_at: When it last changed or started a run.

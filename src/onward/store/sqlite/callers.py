@@ -84,8 +84,9 @@ def _locks_explained() -> Iterator[None]:
         if is_stale_snapshot(error):
             raise StoreUnusable(
                 "your transaction",
-                "cannot write, because another connection has committed since it first read",
-                "Roll back, and start it again with BEGIN IMMEDIATE",
+                "cannot write, because another connection has committed since your transaction "
+                "first read",
+                "Roll back, and start the transaction again with BEGIN IMMEDIATE",
             ) from error
         if is_busy(error):
             raise Unavailable(

@@ -105,7 +105,8 @@ class LockWait:
             held = "another process" if pid is None else f"process {pid}"
             raise Unavailable(
                 str(lock),
-                f"is locked by {held}{own}, which has not released it for {waited / SECOND:.0f} s",
+                f"is locked by {held}{own}, which did not release it within "
+                f"{waited / SECOND:.0f} s",
                 # A lock of Onward's own is not a transaction of the user's.
                 _OWN if own and holder is writer else _OTHER,
             )
