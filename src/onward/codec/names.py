@@ -61,9 +61,9 @@ def check_name(name: str, what: str) -> str:
     for kind in ("step", "map", "producer", "consumer"):
         if name.startswith(f"{kind} "):
             fact = f'begins with "{kind} ", which is reserved for other kinds of runs'
-            raise BadInput(f"{what} {name!r}", fact, "Use another name")
+            raise BadInput(f"the name {name!r}", fact, "Use another name")
     if name.startswith("onward."):
         raise BadInput(
-            f"{what} {name!r}", 'begins with "onward.", which is reserved', "Use another name"
+            f"the name {name!r}", 'begins with "onward.", which is reserved', "Use another name"
         )
     return check_id(name, what)

@@ -38,7 +38,7 @@ UNCHANGED: Any = object()
 
 
 class Run(Generic[R]):
-    """A handle for a run. It stays valid even if workers and processes end.
+    """A handle for a run. It stays valid when the worker that executes the run stops.
 
     The handle refers to an id: when the run is retried, continued or replaced, the handle refers to
     the newest run with this id.

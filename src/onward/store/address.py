@@ -115,8 +115,8 @@ def split_server(url: str) -> SplitResult:
     else:
         if "@" in parts.path + parts.query or parts.fragment:
             fact = (
-                "has '@' or '#' after the host. If the password contains '/', '?' or '#', write "
-                "them as %2F, %3F and %23; elsewhere write '@' as %40"
+                "has '@' or '#' after the host. In the password, write '/', '?' and '#' as %2F, "
+                "%3F and %23; after the host, write '@' as %40"
             )
         elif not all(map(_has_valid_port, _hosts(parts).split(","))):
             fact = "has a port that is not a number"

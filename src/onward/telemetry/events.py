@@ -368,7 +368,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "telemetry",
             _ERROR,
             "call error where",
-            "further errors of this call are not logged",
+            "further errors from this call are not logged",
         ),
         _event("server.certificates_read", "server", _INFO, "file"),
         _event(

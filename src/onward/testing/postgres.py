@@ -32,7 +32,7 @@ _NEW = 15
 
 
 class PostgresServer:
-    """A running Postgres server in which tests may create and drop databases.
+    """A running Postgres server on which tests may create and drop databases.
 
     Example:
         with PostgresServer.start() as server:

@@ -173,7 +173,7 @@ async def test_inputs_are_listed_newest_first_and_by_what_they_are(world: World)
     assert await listed(text="cyd", source="gmail") == [third]
     assert await listed(source="imap") == []
     assert await listed(pipeline="other") == []
-    with pytest.raises(BadInput, match="state 'lost' is not a state of an input"):
+    with pytest.raises(BadInput, match="state 'lost' is not a valid input state"):
         await listed(state="lost")
 
 

@@ -47,7 +47,7 @@ async def filtered_inputs(store: Store, wanted: InputFilter) -> list[InputInfo]:
     """
     if wanted.state is not None and wanted.state not in STATES:
         advice = f"Use one of {', '.join(STATES)}"
-        raise BadInput(f"state {wanted.state!r}", "is not a state of an input", advice)
+        raise BadInput(f"state {wanted.state!r}", "is not a valid input state", advice)
     now = await store.now()
     is_stale = wanted.state == "stale"
     query = InputQuery(
