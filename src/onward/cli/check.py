@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _NO_DATABASE = "Specify the deployment's database in the code, or with --db"
 _NEXT = (
-    "Change the code to match, mark the change with onward.patched, or fork or cancel these runs. "
-    "A worker with this code would pause them."
+    "Change the code to match, mark the change with onward.patched, or fork or cancel each run "
+    "that does not match. A worker with this code would pause such runs."
 )
 
 

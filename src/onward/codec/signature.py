@@ -164,7 +164,8 @@ class CallShape:
         where = f"the arguments of {self.name}"
         tree = unpack(payload, where)
         if type(tree) is not dict:
-            raise Undecodable(where, "the stored arguments are not a JSON object")
+            advice = "Start the run again, with its arguments as a JSON object"
+            raise Undecodable(where, "the stored arguments are not a JSON object", advice=advice)
         values = {name: self._lift(name, item, where) for name, item in tree.items()}
         try:
             return self._resolved().parameters.spread(values)

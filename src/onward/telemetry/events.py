@@ -64,7 +64,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "run",
             _INFO,
             f"{_RUN} worker",
-            "the worker released this run, in most cases because the worker is stopping; another"
+            "the worker released this run, probably because the worker is stopping; another"
             " worker can continue it",
         ),
         _event(
@@ -230,8 +230,8 @@ EVENTS: dict[str, LogEvent] = dict(
             "worker",
             _WARNING,
             "worker workflow places",
-            "two workflows share this name, so the worker takes no runs of either until this "
-            "process starts one of them; rename one",
+            "two workflows share this name, so the worker takes no runs of either workflow until "
+            "code in this process starts a run of one of them; rename one of the workflows",
         ),
         _event(
             "worker.stalled",

@@ -23,7 +23,7 @@ from typing import (
     get_type_hints,
 )
 
-from onward.errors import Undecodable
+from onward.errors import BadInput, Undecodable
 from onward.model.records import NewRecord
 from onward.model.runs import RunOwner
 
@@ -106,7 +106,8 @@ class RowCodec:
             given: The first fields of the row, which are not sent.
 
         Raises:
-            Undecodable: a field is missing, or has a value that this version does not know.
+            BadInput: a field is missing.
+            Undecodable: a field has a value that this version does not know.
         """
         values = [*(self._given if given is None else given)]
         if self._read is None:
@@ -167,12 +168,10 @@ def check_absent(field: FieldCodec) -> None:
     """Refuse a message without a field that it must have.
 
     Raises:
-        Undecodable: it is such a field.
+        BadInput: it is such a field.
     """
     if field.is_required:
-        raise Undecodable(
-            f"the field {field.name}", "it is missing", advice=USE_COMPATIBLE_VERSIONS
-        )
+        raise BadInput(f"field {field.name}", "is missing from a message", USE_COMPATIBLE_VERSIONS)
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:

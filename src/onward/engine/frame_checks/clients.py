@@ -48,7 +48,7 @@ _ENGINE_FIELDS: Final = (
 """The fields of a run that only the engine, or the owner of its parent, sets."""
 _engine_values: Final = attrgetter(*_ENGINE_FIELDS)
 _UNSET: Final = _engine_values(NewRun("", "", "", b"", ""))
-_CHECK: Final = "Check the client"
+_CHECK: Final = "Check the program that sent the request"
 
 
 def scope_needed(operation: str, given: Mapping[str, Any]) -> str | None:
@@ -157,7 +157,7 @@ def _check_values(name: str, value: Any, payload_bytes: int) -> None:
             continue
         if isinstance(each, int):
             if not -MAX_NUMBER <= each <= MAX_NUMBER:
-                raise BadInput(name, "has a number that is too large", _CHECK)
+                raise BadInput(name, "contains a number that is too large", _CHECK)
         elif isinstance(each, bytes):
             if (size := len(each.removeprefix(JSON_MARK))) > payload_bytes:
                 raise PayloadTooLarge(f"the payload of {name}", size, payload_bytes)

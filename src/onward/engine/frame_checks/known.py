@@ -154,7 +154,7 @@ def number_problems(what: str, numbers: Iterable[int | None]) -> Iterator[FrameR
     """Yield a refusal if a number does not fit the database, whose batch would fail by it."""
     for number in numbers:
         if number is not None and not -MAX_NUMBER <= number <= MAX_NUMBER:
-            yield FrameRefusal("number", f"{what} has a number that is too large: {number}")
+            yield FrameRefusal("number", f"{what} contains a number that is too large: {number}")
 
 
 def length_problems(what: str, lengths: Iterable[int | None]) -> Iterator[FrameRefusal]:
