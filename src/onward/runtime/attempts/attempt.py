@@ -164,7 +164,7 @@ class Attempt:
 
     def _leave(self) -> None:
         task = self._task
-        if task is not None:
+        if task is not None and not task.done():  # else `_end` is about to be called
             task.remove_done_callback(self._end)
             task.add_done_callback(_retrieve)
             kind = self.scope.kind
