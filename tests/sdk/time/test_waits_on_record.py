@@ -13,6 +13,7 @@ from onward import App, NotApplied, Retry, Signal, effect, step, workflow
 from onward.core.instant import DAY, HOUR
 from onward.engine.clock import accept_steps, reset_clock
 from onward.errors import RunCancelled
+from onward.testing.faults import armed
 from tests.kit.virtual_time import in_virtual_time
 
 if TYPE_CHECKING:
@@ -196,3 +197,40 @@ def test_a_sleep_until_a_time_ends_at_that_time_though_the_clock_was_set() -> No
             return await run.result(timeout=100)
 
     assert in_virtual_time(scene) < LENGTH
+
+
+@step
+async def works() -> None:
+    await asyncio.sleep(1)
+
+
+@workflow
+async def sleeps_after_work() -> float:
+    await works()
+    await onward.sleep(LENGTH)
+    return await real_seconds()
+
+
+@pytest.mark.parametrize("begins_late", [False, True], ids=["at once", "after a pause"])
+def test_a_wait_that_is_being_written_when_the_clock_is_set_keeps_its_length(
+    *, begins_late: bool
+) -> None:
+    async def scene(app: App, clock: VirtualClock) -> float:
+        parks: list[float] = []
+
+        def park() -> None:
+            parks.append(asyncio.get_running_loop().time())
+            if len(parks) == 1 + begins_late:
+                clock.jump(HOUR)
+
+        with armed("park.before", park, hit=None):
+            async with app.worker(warm=0):
+                run = await app.start(sleeps_after_work)
+                if begins_late:  # so a clock record says from when the sleep counts
+                    await asyncio.sleep(0.5)
+                    await app.pause(run.id)
+                    await asyncio.sleep(60)
+                    await app.resume(run.id)
+                return await run.result() - parks[begins_late]
+
+    assert in_virtual_time(scene) == pytest.approx(LENGTH, abs=0.1)

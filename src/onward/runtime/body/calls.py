@@ -216,11 +216,11 @@ class TimedCall(Call):
         """Say whether it ends something else, and is no sleep."""
         return True
 
-    def put_off(self, time: Duration) -> None:
-        """Be due so much later, counted from now on."""
+    def put_off(self, time: Duration, now: Instant | None = None) -> None:
+        """Be due so much later, counted from now on; None: whenever that is by now."""
         assert self.due is not None
         self.due += time
-        self.lasts = 0
+        self.lasts = 0 if now is None else max(0, self.due - now)
 
     def clock_stepped(self, step: Duration) -> None:
         """Last as long as before; but what is in history does not end before its due time."""

@@ -142,7 +142,8 @@ class BodyClock:
             if isinstance(call, TimedCall) and call.delay is not None and not call.is_kept:
                 at, asked_at = record.payload.at, call.asked_at
                 later = delayed_by(start, at, asked_at, is_limit=call.is_limit)
-                call.put_off(later)
+                if later:
+                    call.put_off(later, at)
                 if asked_at >= start.since or asked_at > at:
                     call.asked_at += later
         for call in self.held:

@@ -212,7 +212,7 @@ class Waits:
             held, self.held_since = max(0, now - self.held_since), None
             for call in self.calls.values():
                 if isinstance(call, TimerCall) and call.is_limit and not call.is_kept:
-                    call.put_off(held)
+                    call.put_off(held, now)
 
     def ready(self, inbox: RunInbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         """Yield the calls whose message or time has come, with the message.
