@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onward.core.instant import SECOND
+from onward.engine.sized_claims import FIRST_RUNS
+from onward.store.hints import ANYTHING
+from onward.testing.faults import armed
 from onward.wire.messages import messages
 from tests.server.raw import renew, succeeded, uid_of
 
@@ -19,6 +23,21 @@ async def test_a_signal_to_a_run_is_news_to_its_worker_alone(either: Worlds) -> 
         await owner.hears_of(uid_of("r1"))
         while not other.pushed["news"].empty():
             assert not (await other.push("news")).runs
+
+
+async def test_runs_may_have_changed_while_a_claim_was_made_if_anything_may_have(
+    sqlite: Worlds,
+) -> None:
+    """As after another process has written to the file."""
+    async with sqlite.serve() as world, world.worker() as worker:
+        count = FIRST_RUNS + 1  # a claim of so many runs queries twice
+        for number in range(count):
+            await world.client.start(f"r{number}")
+        database = (await world.server.hub("default")).store.database
+        with armed("claim.before", lambda: database.publish({ANYTHING}), hit=2):
+            reply = await worker.ask(claim=messages.ClaimRequest(limit=2 * count, wait=SECOND))
+        assert len(reply.claim.runs) == count
+        assert set(reply.claim.changed) == {run.uid for run in reply.claim.runs}
 
 
 async def test_the_end_of_its_own_run_is_no_news_to_a_worker(sqlite: Worlds) -> None:

@@ -319,7 +319,8 @@ class LocalWorker:
             self._subscription.add(run_subject(run.uid))
         if runs:
             await self._steps.learn(runs[0].claimed_at, begun)
-        changed = (run.uid for run in runs if run_subject(run.uid) in others)
+        is_any = ANYTHING in others  # such as after another process has written the file
+        changed = (run.uid for run in runs if is_any or run_subject(run.uid) in others)
         return answer._replace(changed=frozenset(changed)) if others else answer
 
     async def load(
