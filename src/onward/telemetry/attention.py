@@ -75,8 +75,13 @@ class Attention:
 OnAttention: TypeAlias = "Callable[[Attention], Awaitable[object] | object]"
 
 
-def calls_for_attention(state: RunState, reason: Reason | None) -> bool:
-    """Say whether a run that came to this needs a human."""
+def calls_for_attention(state: RunState, reason: Reason | None, *, has_error: bool) -> bool:
+    """Say whether a run that came to this needs a human.
+
+    A run that pauses for an approval without an error waits for one of its effects.
+    """
+    if state is RunState.PAUSED and reason is Reason.APPROVAL:
+        return has_error
     return reason in CALLING.get(state, ())
 
 

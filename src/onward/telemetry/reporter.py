@@ -139,8 +139,9 @@ class Reporter(Observer):
             self._count(scope, state, reason, stay, max(0, at - scope.since) / SECOND)
         if self._line is None or state is None or reason is None:
             return
-        if calls_for_attention(state, reason) or (is_failed and scope.blocks_handler):
-            text = message or ("" if error is None else describe(error))
+        text = message or ("" if error is None else describe(error))
+        needs_human = calls_for_attention(state, reason, has_error=bool(text))
+        if needs_human or (is_failed and scope.blocks_handler):
             self._line.put(attention(scope, reason, text, at))
 
     def _count(

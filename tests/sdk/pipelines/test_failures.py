@@ -168,6 +168,20 @@ async def test_on_attention_is_called_once_for_a_blocked_handler(
     assert alerts.empty()
 
 
+async def test_on_attention_is_called_for_a_handler_that_needs_approval(url: str) -> None:
+    made = post()
+    made.befall("prepare", NeedsApproval("the inbox requires a new login"))
+    alerts: asyncio.Queue[Attention] = asyncio.Queue()
+    app = App(url, on_attention=alerts.put)
+    async with working(app, pipelines=[made.pipeline]):
+        await _publish(app, made)
+        alert = await asyncio.wait_for(alerts.get(), PATIENCE_SECONDS)
+        await until_run(app, made.handler("Book"), "paused")
+    assert alert.why == "approval"
+    assert "the inbox requires a new login" in alert.message
+    assert alerts.empty()
+
+
 async def test_a_definite_refusal_releases_the_events_and_blocks(app: App) -> None:
     made = post()
     made.book.befall(Trouble.REFUSED, times=3)
