@@ -115,8 +115,8 @@ def test_a_module_checks_the_arguments(shop: str, ask: Ask, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ('["2026-11-16", 1, 2]', "too many positional arguments"),
-        ("[]", "missing a required argument: 'day'"),
+        ('["2026-11-16", 1, 2]', "the list has 3 items for 2 parameters"),
+        ("[]", "typed() missing a required argument: 'day'"),
     ],
 )
 def test_a_list_of_arguments_that_does_not_fit_is_refused(

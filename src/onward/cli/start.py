@@ -152,12 +152,14 @@ def _by_name(workflow: Workflow[..., Any], given: Any) -> Any:
     """Return arguments by name, also those that are a list in order.
 
     Raises:
-        TypeError: the list has too few items, or too many.
+        TypeError: the list has more items than there are parameters.
     """
     if not isinstance(given, list):
         return given
-    bound = inspect.signature(workflow.fn).bind(*given).arguments
-    return {name: list(it) if isinstance(it, tuple) else it for name, it in bound.items()}
+    names = list(inspect.signature(workflow.fn).parameters)
+    if len(given) > len(names):
+        raise TypeError(f"the list has {len(given)} items for {len(names)} parameters")
+    return dict(zip(names, given, strict=False))
 
 
 async def _uid_of(app: App, run_id: str | None) -> str | None:
