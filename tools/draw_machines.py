@@ -202,8 +202,8 @@ def stay_machine() -> Drawing:
     drawing = Drawing(
         "Stay",
         "This machine is in `onward.core.stay`. It decides how long a run stays in the memory of a "
-        "worker. Each decision also names an action, which is not shown. For example, a `live` or "
-        "`draining` run that has nothing left to do is parked, paused or released.",
+        "worker. Each decision also includes an action, which is not shown. For example, a `live` "
+        "or `draining` run that has nothing left to do is parked, paused or released.",
         [str(state) for state in stay.StayState],
         first="live",
         last=["gone"],
@@ -321,7 +321,7 @@ def phase_machine() -> Drawing:
 
 
 def replay_machine() -> Drawing:
-    """Bring a keyed call to each standing, then do to it what can be done next."""
+    """Bring a keyed call to each standing, then apply every fact to it."""
     drawing = Drawing(
         "Replay: one call",
         "This machine is in `onward.core.replay`. It tracks one call, whether live or replayed. "

@@ -31,7 +31,7 @@ class RunInfo:
         created_at: When it was created.
         started_at: When a worker first took it.
         finished_at: When it ended.
-        due: When it continues by itself, if it is waiting for a point in time.
+        due: When it continues, if it is waiting for a point in time.
         progress: The last value that its code passed to `current().progress`.
         attributes: The attributes that its code set.
         error: Why it ended without a result, or why it is paused.
@@ -52,8 +52,8 @@ class RunInfo:
         follows_id: The id of the run that it follows.
         followed_by: The uid of the run that follows it under the same id.
         followed_link: How that run follows it.
-        error_type: The type of the error that ended it, with the module unless it is built in; the
-            reason, such as `deadline`, if there was no error.
+        error_type: The type of the error that ended it, with the module unless the type is built
+            in; the reason, such as `deadline`, if there was no error.
         failed_step: The name of the step, effect or child whose error ended it.
         discarded: Who discarded it as a dead letter, and when and why.
         diverged_at: What the current code does not match: a recorded call, or the arguments of the
@@ -149,7 +149,7 @@ class FailureGroup:
         error_type: The type of the error, or the reason if the runs ended without an error.
         failed_step: The name of the call whose error ended them; None if the body raised it.
         count: The number of dead letters, counted up to a limit.
-        is_capped: Whether there are more dead letters than that.
+        is_capped: Whether there are more than `count` dead letters.
         first_at: When the first of them failed.
         last_at: When the last of them failed.
         last_run: The id of the run that failed last.
@@ -443,8 +443,8 @@ class EffectInfo:
         waits_for: What it is waiting for: "approval", "verdict", "reconciler" (the next lookup),
             "reply" (to a call in flight), "send" (the first send) or "next send". None if it is
             settled.
-        returns: The annotation of its result and the kind of JSON value that it is stored as, such
-            as `Charge: object`.
+        returns: The annotation of its result and the kind of JSON value that the result is stored
+            as, such as `Charge: object`.
         settled_by: What settled it: handler, reconciler, or operator (whose name is in
             `decided_by`). None if it is not settled, or was withdrawn.
         reconciler: The name of its reconciler, if it has one.

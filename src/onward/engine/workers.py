@@ -38,7 +38,7 @@ class WorkerInfo:
         draining: Whether it has stopped taking runs, after a signal or because an operator drained
             it.
         started_at: When it joined.
-        renewed_at: When it last renewed its lease; None if it has none.
+        renewed_at: When it last renewed its lease; None if it has no lease.
         left_at: When it left, or was found to be dead.
 
     Example:

@@ -65,7 +65,7 @@ class BulkAnswer(Generic[H]):
         action: retry, fork, discard, cancel, pause or resume.
         count: How many runs match, counted up to 10,000, or up to 1,000 if you filter by
             attributes.
-        is_capped: Whether more runs than that match.
+        is_capped: Whether more than `count` runs match.
         sample: The newest matching runs.
         run: A handle for the bulk action; its result is a `BulkReport`. None for a dry run.
     """

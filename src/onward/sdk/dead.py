@@ -98,7 +98,7 @@ class Dead:
             before: The uid of the last run on the previous page.
 
         Raises:
-            BadInput: there is no such state, or the limit is negative.
+            BadInput: there is no such state, the tag is not valid, or the limit is negative.
         """
         query = await self._query(name, error, failed_step, state, queue, tag, since)
         wanted = {said: [value] for said, value in (attributes or {}).items()}
@@ -189,7 +189,7 @@ class Dead:
         reason: str = "",
         by: str | None = None,
     ) -> bool:
-        """Discard a dead letter: the run stays failed, but is no longer listed.
+        """Discard a dead letter: the run keeps its state, but is no longer listed.
 
         The run and its history are kept, and `App.retry` can still retry it.
 

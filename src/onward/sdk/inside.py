@@ -214,7 +214,8 @@ class ChildRun(Generic[R]):
 async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
     """Start another run from within a workflow, without waiting for the run to end.
 
-    The run outlives the run that started it, unless its options have `cancel_with_parent=True`.
+    The new run continues when the run that started it ends, unless you set the option
+    `cancel_with_parent=True`.
 
     Raises:
         Conflict: the id belongs to a run with a different workflow or arguments.

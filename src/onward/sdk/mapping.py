@@ -146,7 +146,7 @@ class Mappable(Generic[P, R]):
         key: Callable[[Any], str] | None = None,
         return_exceptions: bool = False,
     ) -> Mapped[Any]:
-        """Make one call for each item, an iterable of the call's arguments. See `map`."""
+        """Make one call for each item; each item is an iterable of arguments. See `map`."""
         calls = [(tuple(item), item) for item in items]
         return Mapped(self, calls, limit, key, return_exceptions=return_exceptions)
 

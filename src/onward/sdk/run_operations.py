@@ -78,7 +78,8 @@ class RunOperations:
             before: The uid of the last run on the previous page.
 
         Raises:
-            BadInput: there is no such state or kind, or the limit is negative.
+            BadInput: there is no such state or kind, the tag is not valid, both `parent` and `root`
+                are given, or the limit is negative.
             NotFound: there is no such parent or root.
         """
         return await self._engine.list_runs(

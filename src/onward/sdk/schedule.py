@@ -50,10 +50,10 @@ class Schedule:
             the seconds first), or @hourly, @daily, @weekly, @monthly or @yearly.
         every: An interval, such as "5m", instead of a cron expression.
         zone: The time zone of the cron expression.
-        overlap: What happens to a slot while a run is open. "skip": the slot gets no run. "allow":
-            the slot gets a run. "coalesce": the slot gets a run when the open runs have ended, and
-            slots in between get none. "replace": the open runs are cancelled, and then the slot
-            gets a run.
+        overlap: What happens to a schedule slot while a run of the schedule is open. "skip": the
+            slot gets no run. "allow": the slot gets a run. "coalesce": the slot gets a run when the
+            open runs have ended, and slots in between get none. "replace": the open runs are
+            cancelled, and then the slot gets a run.
         catch_up: Which of the slots that passed while no worker was running get a run: "skip" (none
             that are more than a minute late), "latest" (the newest), or "all".
         jitter: The maximum delay of each run. Runs are delayed by different amounts, to spread the

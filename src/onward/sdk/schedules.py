@@ -132,8 +132,11 @@ class Schedules:
     async def update(self, /, name: str, **fields: Any) -> ScheduleInfo:
         """Change fields of a schedule. Takes any of the arguments of `create`.
 
-        A parked schedule becomes active again. If the timing changes, past slots of the old timing
-        that got no run are recorded as missed.
+        A new timing applies from now on. Past slots of the old timing that have no disposition yet
+        are recorded as missed or, if the schedule is paused, as paused.
+
+        A parked schedule becomes active again. If its timing stays the same, its past slots are
+        recorded as paused; otherwise, they are not recorded.
 
         Raises:
             BadInput: a field is unknown, or its value is not valid.
@@ -196,7 +199,9 @@ class Schedules:
         end: datetime,
         dry_run: bool = False,  # noqa: FBT001, FBT002 - as one says it
     ) -> Slots:
-        """Start runs for past slots that have none, all at once.
+        """Start runs for the past slots in a period, except those that already have one.
+
+        All runs become ready at once.
 
         Args:
             name: The schedule.

@@ -35,7 +35,8 @@ class Within:
     blocks other writers. If you roll back, nothing is started, sent or published. Workers see the
     run, signal or event after your commit.
 
-    On SQLite, a transaction that has written blocks all other writers of the file, so commit soon.
+    On SQLite, once your transaction has written something, it blocks all other writers to the file,
+    so commit soon.
     """
 
     def __init__(

@@ -126,8 +126,8 @@ class Workflow(Mappable[P, R], Generic[P, R]):
                 in a queue, and each key has its own limits.
             limit: How many runs with this key may run at the same time; without a key, how many
                 runs of the workflow may run at the same time.
-            rate: How many of these runs may start per unit of time, such as "10/m", "1/5s" or
-                "100/h".
+            rate: How many runs with this key may start per unit of time, such as "10/m", "1/5s" or
+                "100/h"; without a key, how many runs of the workflow may start.
         """
         check_retry(retry)
         changes: dict[str, Any] = {

@@ -49,7 +49,7 @@ class PublishedEvent(NamedTuple):
         id: Its id.
         payload: Its payload, as a consumer would get it.
         key: Its key, or "".
-        input: The input that a producer named as its cause.
+        input: The input that the producer passed for it, or None.
     """
 
     topic: str

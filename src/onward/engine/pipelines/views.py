@@ -161,8 +161,8 @@ class InputReport:
     Attributes:
         input: The input.
         events: The events that it has caused, and how each consumer has handled them.
-        effects: The effects of the runs that reserved these events. `title` is what the code
-            declared, and `arguments` is what was sent.
+        effects: The effects of the runs that reserved the events. In each effect, `title` is what
+            the code declared, and `arguments` is what was sent.
         notes: What skipping the input did not undo.
         inputs: For each effect id, the ids of all inputs that caused the effect. The effect of a
             run that handles a batch of events can have several inputs.

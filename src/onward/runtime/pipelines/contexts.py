@@ -155,7 +155,7 @@ class ProducerContext(_Publishing):
     def input(self, *, source: str, type: str, id: str, title: str) -> Input:  # noqa: A002
         """Register an external item that entered the pipeline.
 
-        Events can then name it as their cause.
+        Pass the result to `publish` as the `input` of the events that the item causes.
 
         Args:
             source: Where the item comes from, such as `gmail`.

@@ -28,7 +28,8 @@ class Topic(Generic[T]):
     """A named stream of events, with the type of their payloads.
 
     Args:
-        name: The name of the topic. All pipelines of a namespace share topic names.
+        name: The name of the topic. In all pipelines of a namespace, the same name means the same
+            topic.
         type: The type of the payloads; by default any plain data.
         max_pending: The topic is full when this many events are pending for one consumer.
         max_age: The topic is full when the oldest pending event is older than this.
@@ -182,7 +183,7 @@ Outcome: TypeAlias = Applied[Any] | Nothing | Skipped
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An external item, registered by a producer so that events can name it as their cause."""
+    """An external item, registered by a producer so that events can be traced back to it."""
 
     source: str
     type: str

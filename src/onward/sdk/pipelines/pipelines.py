@@ -81,7 +81,7 @@ class Pipelines:
         await self._engine.pause(name)
 
     async def resume(self, name: str | None = None) -> Names:
-        """Resume a pipeline and unblock its handlers or, without a name, do this for all pipelines.
+        """Resume a pipeline or, without a name, all pipelines, and unblock their handlers.
 
         Returns:
             The ids of the runs that are retried.

@@ -40,7 +40,7 @@ class PublishOperations:
         """Publish an event to all consumers of a topic.
 
         If the topic already has an event with this id, no new event is published. The payload of
-        the existing event is replaced if no consumer has reserved the event yet.
+        the existing event is replaced if the event is still pending for all consumers.
 
         Args:
             topic: The topic, or its name. If the topic is not in the database yet and a pipeline in
