@@ -43,10 +43,13 @@ def an_attention(run: str = "order-7") -> Attention:
 
 
 @pytest.mark.parametrize(("state", "reason"), list(product(RunState, [None, *Reason])))
-def test_a_human_is_called_for_what_only_a_human_can_mend(
-    state: RunState, reason: Reason | None
+@pytest.mark.parametrize("has_error", [False, True])
+def test_a_human_is_called_for_what_only_a_human_can_fix(
+    state: RunState, reason: Reason | None, *, has_error: bool
 ) -> None:
-    assert calls_for_attention(state, reason) == ((state, reason) in CALLED_FOR)
+    approval = {(RunState.PAUSED, Reason.APPROVAL)} if has_error else set()
+    is_called = calls_for_attention(state, reason, has_error=has_error)
+    assert is_called == ((state, reason) in CALLED_FOR | approval)
 
 
 def test_a_human_is_called_only_for_what_a_run_can_come_to() -> None:
