@@ -170,7 +170,8 @@ class CallShape:
         try:
             return self._resolved().parameters.spread(values)
         except TypeError as error:
-            raise Undecodable(where, str(error)) from None
+            advice = "Give each new parameter a default value"
+            raise Undecodable(where, str(error), advice=advice) from None
 
     def encode_result(self, value: object, *, limit: int = MAX_PAYLOAD) -> Payload:
         """Return a result as bytes, by the return annotation.
@@ -213,7 +214,8 @@ class CallShape:
         if shape is None:
             step = key_step(name, 0)
             shown = repr(name) if step.startswith(".") else step
-            raise Undecodable(where, f"there is no parameter {shown}")
+            advice = "Keep the parameter as long as open runs were started with it"
+            raise Undecodable(where, f"there is no parameter {shown}", advice=advice)
         return lift(shape, item, where, name)
 
     def _resolved(self) -> _Resolved:

@@ -484,7 +484,7 @@ def test_only_pipelines_can_be_served() -> None:
 
 @pytest.mark.parametrize("name", ["two words", "", "a\nb"])
 def test_a_name_that_cannot_be_part_of_others_is_refused_at_once(name: str) -> None:
-    with pytest.raises(BadInput, match="the name of a pipeline"):
+    with pytest.raises(BadInput, match="the pipeline name"):
         Pipeline(name)
 
 

@@ -61,7 +61,10 @@ class Failed(Exception):
         self.trace = trace
         self.broken = broken
         again = f"python -m tests.simulation --seed {trace.seed}"
-        super().__init__(f"seed {trace.seed}: {'; '.join(broken)}\nTo see it again: {again}")
+        which = "with --wire or --pipelines, if this world had them"
+        super().__init__(
+            f"seed {trace.seed}: {'; '.join(broken)}\nTo see it again: {again} ({which})"
+        )
 
 
 class Simulation:

@@ -54,7 +54,7 @@ class Pipeline:
     """
 
     def __init__(self, name: str, *, parallel: bool = False, queue: str = "default") -> None:
-        self.name = _checked(name, "the name of a pipeline")
+        self.name = _checked(name, "the pipeline name")
         self.is_parallel = parallel
         self.queue = check_id(queue, "the queue of a pipeline")
         self.topics: list[Topic[Any]] = []
@@ -225,7 +225,7 @@ def _checked(name: str, what: str) -> str:
 
 def _handler_name(target: Any, name: str | None, kind: str) -> str:
     own = name if name is not None else getattr(target, "__name__", "")
-    checked = _checked(own, f"the name of a {kind}")
+    checked = _checked(own, f"the {kind} name")
     if "." in checked or checked == "<lambda>":
         raise BadInput(
             f"the name {checked!r} of a {kind}",
