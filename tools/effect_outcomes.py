@@ -45,7 +45,7 @@ decides. A second send succeeds, unless the case says "each time".
 
 MEMORY = """## With `idempotency_window="24h"`
 
-The receiver remembers the key and applies nothing twice under that key. There is no reconciler.
+The receiver remembers the key and ignores further calls with it. There is no reconciler.
 """
 
 APPROVAL = """## With `approve=True`

@@ -113,7 +113,7 @@ class RunOver(UserError):
 
 @dataclass(eq=False, repr=False)
 class Undone(UserError):
-    """A run sent effects because of the error that ended it, and they may have undone its work."""
+    """A retry is refused: when the run failed, it sent effects that may have undone its work."""
 
     code: ClassVar[str] = "undone"
     run: str

@@ -60,7 +60,8 @@ class GivenReads:
         """Add events of a topic."""
         if topic.name not in {each.name for each in definition.subscribes}:
             fact = f"is not a topic that {definition.name} subscribes to"
-            raise BadInput(f"{topic.name!r}", fact, "Pass events of its own topics.")
+            advice = f"Pass events of the topics that {definition.name} subscribes to."
+            raise BadInput(f"{topic.name!r}", fact, advice)
         by_id = payloads if isinstance(payloads, Mapping) else _numbered(payloads)
         for message, payload in by_id.items():
             uid, seq = self.new_uid(), next(self._numbers)

@@ -259,7 +259,9 @@ async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | Lease
         asked = [each for each in asked if each.run.uid not in answers]
         if not asked:
             return [answers[run.uid] for run, _ in starts]
-    raise Unavailable(tx.where, "had conflicting starts in every attempt")
+    raise Unavailable(
+        tx.where, "could not start the runs, because each attempt conflicted with another start"
+    )
 
 
 async def send(tx: PostgresTx, messages: Sequence[NewMessage]) -> list[SentMessage]:
