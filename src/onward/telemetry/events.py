@@ -352,7 +352,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "attention",
             _ERROR,
             "run",
-            "on_attention is too slow, so calls to it are being dropped and will not be repeated;"
+            "on_attention is too slow, so calls to it are being dropped and will not be made later;"
             " make it return sooner, and look for paused and failed runs",
         ),
         _event(
@@ -361,7 +361,7 @@ EVENTS: dict[str, LogEvent] = dict(
             _ERROR,
             "calls",
             "the app closed before it could make these calls to on_attention, and they will not be"
-            " repeated; look for paused and failed runs and for effects that wait for a verdict",
+            " made later; look for paused and failed runs and for effects that wait for a verdict",
         ),
         _event(
             "telemetry.failed",

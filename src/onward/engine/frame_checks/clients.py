@@ -133,8 +133,8 @@ def check_message_id(message: str | None) -> None:
     if message is None or is_uid(message):
         return
     if not message.startswith(SIGNAL_MESSAGE):
-        advice = f"Begin it with {SIGNAL_MESSAGE!r}, or leave it out"
-        raise BadInput("the id of the signal", "may be the id of another message", advice)
+        advice = f"Start the id with {SIGNAL_MESSAGE!r}, or leave it out"
+        raise BadInput("the id of the signal", "could clash with the id of another message", advice)
     check_id(message.removeprefix(SIGNAL_MESSAGE), "the id of a message")
 
 
