@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onward.cli.command import DONE, NO, Given, bare_command, explain
+from onward.cli.command import Given, bare_command
 from onward.cli.command_settings import ServerCommand
-from onward.cli.event_loops import uvloop_factory
+from onward.cli.event_loops import run_supervised, uvloop_factory
 from onward.cli.keys import PEPPER, show_key
 from onward.cli.logs import LEVELS, configure_logs
 from onward.cli.settings import load, load_retention
 from onward.engine.server_address import is_server
-from onward.errors import BadInput, UserError
+from onward.errors import BadInput
 from onward.runtime.worker.process import tune_collector
 
 if TYPE_CHECKING:
@@ -80,20 +80,9 @@ def add_server(root: click.Group) -> None:
         option is wrong.
         """
         configure_logs(log_level, as_json=given.out.as_json)
-        return _run(_made(given, options), given)
-
-
-def _run(made: OnwardServer, given: Given) -> int:
-    tune_collector()
-    try:
-        with server_runner() as runner:
-            runner.run(_serve(made, given))
-    except UserError:
-        raise  # a restart does not help
-    except Exception as error:  # noqa: BLE001 - the caller is a supervisor, which restarts it
-        explain(given.out, error)
-        return NO
-    return DONE
+        made = _made(given, options)
+        tune_collector()
+        return run_supervised(_serve(made, given), server_runner(), given.out)
 
 
 def server_runner() -> asyncio.Runner:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from onward.cli.command import DONE, NO, Given, bare_command, explain
+from onward.cli.command import DONE, Given, bare_command
 from onward.cli.command_settings import WorkerCommand
-from onward.cli.event_loops import uvloop_factory
+from onward.cli.event_loops import run_supervised, uvloop_factory
 from onward.cli.logs import LEVELS, configure_logs
 from onward.cli.metrics import metrics_endpoint
 from onward.cli.user_code import load_app
-from onward.errors import BadInput, UserError
+from onward.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -175,15 +175,8 @@ def serve(
     signal.signal(signal.SIGTERM, _exit)
     with suppress(AttributeError):  # what a step prints is a log, also in a pipe
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # see above
-    try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve(app, options, beside or nullcontext()))
-    except UserError:
-        raise  # a restart does not help
-    except Exception as error:  # noqa: BLE001 - the caller is a supervisor, which restarts it
-        explain(given.out, error)
-        return NO
-    return DONE
+    runner = asyncio.Runner(loop_factory=loop_factory)
+    return run_supervised(_serve(app, options, beside or nullcontext()), runner, given.out)
 
 
 def _exit(_number: int, _frame: object) -> NoReturn:

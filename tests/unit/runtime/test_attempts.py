@@ -33,33 +33,34 @@ class Watched(Attempt):
         self.heard.append("end")
 
 
-async def test_an_attempt_that_ends_as_its_time_is_up_is_not_left_behind() -> None:
-    loop = asyncio.get_running_loop()
+async def started() -> tuple[Watched, asyncio.Event]:
+    """Return an attempt whose code waits, and what it waits for."""
     attempt, answer = Watched(), asyncio.Event()
 
     async def code() -> None:
         await answer.wait()
 
-    attempt.start(code(), loop, copy_context(), copy_context())
+    attempt.start(code(), asyncio.get_running_loop(), copy_context(), copy_context())
     await asyncio.sleep(0)
-    answer.set()  # after a freeze, the code goes on and the timer fires in one turn of the loop
-    loop.call_soon(attempt._leave)
+    return attempt, answer
+
+
+async def settled() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
+
+
+async def test_an_attempt_that_ends_as_its_time_is_up_is_not_left_behind() -> None:
+    attempt, answer = await started()
+    answer.set()  # after a freeze, the code goes on and the timer fires in one turn of the loop
+    asyncio.get_running_loop().call_soon(attempt._leave)
+    await settled()
     assert attempt.heard == ["end"]
 
 
 async def test_an_attempt_that_does_not_end_in_time_is_left_behind() -> None:
-    loop = asyncio.get_running_loop()
-    attempt, answer = Watched(), asyncio.Event()
-
-    async def code() -> None:
-        await answer.wait()
-
-    attempt.start(code(), loop, copy_context(), copy_context())
-    await asyncio.sleep(0)
+    attempt, answer = await started()
     attempt._leave()
     answer.set()
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await settled()
     assert attempt.heard == ["left", "end"]
