@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from onward.core.lease import Fate
-from onward.core.replay import LateStart, Replay
+from onward.core.replay import LateStart, RecordKind, RecordState, Replay
 from onward.errors import Rejected, Unavailable, WriteRefused
 from onward.model.commits import CommitOutcome
-from onward.model.runs import ClaimedRun
+from onward.model.runs import ClaimedRun, Move
+from onward.runtime.body.calls import Call
 from onward.runtime.body.clock import ClockCall
 from onward.runtime.execution.journal import Journal
 
@@ -30,12 +32,14 @@ class Desk:
     def __init__(self) -> None:
         self.answers: list[Answered] = []
         self.moves: list[str | None] = []
+        self.written: list[tuple[str, int | None, str]] = []
         self.told: list[str] = []
         lost, broken = (lambda: self.told.append("lost")), (lambda _: self.told.append("broken"))
         self.journal = Journal(CLAIMED, 0, Replay(), self._write, lost, broken, None)
 
     def _write(self, commit: Commit, then: Answered) -> None:
         self.moves.append(None if commit.move is None else commit.move.state)
+        self.written += [(each.identity, each.seq, each.state) for each in commit.records]
         self.answers.append(then)
 
     def write(self) -> None:
@@ -107,3 +111,53 @@ async def test_a_refused_commit_breaks_the_run_unless_the_run_is_lost(
 
     desk.refuse(error)
     assert desk.told == [told]
+
+
+class Publishing(Call):
+    """A call whose outcome is written with something that may be refused."""
+
+    kind = RecordKind.STEP
+
+    def __init__(self, identity: str) -> None:
+        super().__init__("publish")
+        self.identity = identity
+
+
+def publish(desk: Desk, identity: str, if_refused: bytes | None = b"no such topic") -> None:
+    call = Publishing(identity)
+    then = partial(desk.told.append, identity)
+    desk.journal.close(call, RecordState.SUCCEEDED, then, payload=b"json:1", if_refused=if_refused)
+
+
+async def test_nothing_is_written_after_an_outcome_that_may_still_be_refused() -> None:
+    desk = Desk()
+    publish(desk, "a#1")
+    publish(desk, "b#1")
+    publish(desk, "c#1", if_refused=None)
+    assert desk.written == [("a#1", 1, "succeeded")]
+
+    desk.answer()
+    assert desk.written[1:] == [("b#1", 2, "succeeded")]
+    desk.answer()
+    assert desk.written[2:] == [("c#1", 3, "succeeded")]
+
+
+async def test_the_error_of_a_refused_outcome_is_written_before_what_follows() -> None:
+    desk = Desk()
+    publish(desk, "a#1")
+    publish(desk, "b#1", if_refused=None)
+    desk.answer(Fate.BUSY)
+
+    assert desk.written[1:] == [("a#1", 1, "failed"), ("b#1", 2, "succeeded")]
+
+
+async def test_a_run_ends_after_an_outcome_that_broke_it() -> None:
+    desk = Desk()
+    publish(desk, "a#1")
+    publish(desk, "b#1", if_refused=None)
+    desk.refuse(Rejected("it has a NUL"))
+    desk.journal.end(Move("failed"), lambda: None)
+
+    assert desk.told == ["broken"]
+    assert [identity for identity, _, _ in desk.written] == ["a#1"]
+    assert desk.moves[-1] == "failed"

@@ -86,6 +86,9 @@ class Journal:
         self._version = version
         self.writing = 0
         """How many commits are under way."""
+        self._held: list[Callable[[], None]] | None = None
+        """What is written once it is known whether an attachment was refused. Until then, a later
+        position would leave a gap in history, if the worker died before it wrote the error."""
         self._then: Callable[[], None] | None = None
         self.recording: dict[str, list[Callable[[], None]]] = {}
         """The calls of which a record is being written, and what waits for that."""
@@ -150,7 +153,13 @@ class Journal:
         written = partial(self._written, row, call.kind, state, then, None)
         if if_refused is not None:
             written = partial(self._or_refused, row, if_refused, call.kind, then, written)
-        self._submit(records, written, starts=starts, attached=attached)
+        self._submit(
+            records,
+            written,
+            starts=starts,
+            attached=attached,
+            may_be_refused=if_refused is not None,
+        )
 
     def _or_refused(
         self,
@@ -162,12 +171,15 @@ class Journal:
         outcome: CommitOutcome,
     ) -> None:
         """Write an error at the position of an outcome whose attachments were refused."""
+        held, self._held = self._held or [], None
+        if outcome.fate is Fate.BUSY:
+            failed = row._replace(state=RecordState.FAILED, payload=None, error=error)
+            state = RecordState.FAILED
+            self._submit((failed,), partial(self._written, failed, kind, state, then, None))
+        for submit in held:
+            submit()
         if outcome.fate is not Fate.BUSY:
             written(outcome)
-            return
-        failed = row._replace(state=RecordState.FAILED, payload=None, error=error)
-        state = RecordState.FAILED
-        self._submit((failed,), partial(self._written, failed, kind, state, then, None))
 
     def complete(
         self,
@@ -304,7 +316,15 @@ class Journal:
         move: Move | None = None,
         starts: tuple[NewRun, ...] = (),
         attached: Attachments = NOTHING_ATTACHED,
+        *,
+        may_be_refused: bool = False,
     ) -> None:
+        if self._held is not None:
+            again = partial(self._submit, may_be_refused=may_be_refused)
+            self._held.append(partial(again, records, then, move, starts, attached))
+            return
+        if may_be_refused:
+            self._held = []
         if self.crashes and move is None:
             is_clock = bool(records) and records[0].kind is RecordKind.CLOCK
             if not is_clock:
@@ -336,6 +356,7 @@ class Journal:
     ) -> None:
         self.writing -= 1
         if isinstance(answer, BaseException):
+            self._held = None
             self._failed(commit, answer)
             return
         if answer.fate is _LOST:
