@@ -84,7 +84,7 @@ class FlowInfo:
         hold: Which runs count: "running" or "open".
         weight: The share of a key among the keys of its queue.
         paused: Whether no runs are claimed.
-        running: How many runs count towards the limit.
+        running: How many runs count toward the limit.
         ready: How many runs of a queue or a workflow wait for a slot; at most 10,000 are counted.
             None for a key.
         next_start: When the rate allows the next start, if it allows none now.

@@ -310,7 +310,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "worker jump_seconds",
             "the database server's clock was set forward; waits in progress keep their length, so"
             " they end later by this amount; if that time really passed (for example, a virtual"
-            " machine was paused), count it towards waits: onward clock --accept",
+            " machine was paused), count it toward waits: onward clock --accept",
         ),
         _event(
             "clock.back",
@@ -344,7 +344,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "file jump",
             "the machine's clock was set forward; while a worker runs, waits in progress keep"
             " their length, so they end later by this amount; if that time really passed, count it"
-            " towards waits: onward clock --accept",
+            " toward waits: onward clock --accept",
         ),
         _event("attention.failed", "attention", _ERROR, "run error where"),
         _event(
