@@ -44,7 +44,7 @@ async def test_after_a_refused_request_a_stream_is_not_read_for_a_while_but_othe
 
 
 @pytest.mark.parametrize(
-    ("refused", "seconds", "delay"), [(1, 0.0, 0.02), (3, 0.0, 0.06), (1, 0.01, 1.0), (1, 0.5, 5.0)]
+    ("refused", "seconds", "delay"), [(1, 0.0, 0.04), (3, 0.0, 0.12), (1, 0.01, 2.0), (1, 0.5, 5.0)]
 )
 def test_a_stream_waits_longer_the_more_work_its_refused_requests_were(
     refused: int, seconds: float, delay: float

@@ -28,7 +28,7 @@ MAX_LOADS = 4
 READ_BYTES = 4 * _MIB
 """About how much of the outcomes of runs is read at a time for one client that waits for them."""
 
-REFUSAL_SHARE = 0.01
+REFUSAL_SHARE = 0.005
 """The share of the server's time that refused requests of one stream may take."""
 
 MAX_REFUSAL_SECONDS = 5.0
@@ -67,12 +67,12 @@ class StreamLimits(NamedTuple):
     unsent_frames: int = 10_000
     unsent_bytes: int = 16 * _MIB
     unread_seconds: float = SILENCE_SECONDS
-    refusal_seconds: float = 0.02
+    refusal_seconds: float = 0.04
 
     def refusal_delay(self, refused: int, seconds: float) -> float:
         """Return for how many seconds a stream is not read after requests of it were refused.
 
-        So refused requests take about a hundredth of the server's time, and others need not wait.
+        So refused requests take about half a percent of the server's time, and others do not wait.
 
         Args:
             refused: How many were refused.
