@@ -96,3 +96,16 @@ def test_a_server_without_grpc_says_what_to_install(
     answer = ask("server", "--grpc", "127.0.0.1:0")
     assert answer.status == 2
     assert "pip install 'onward[server]'" in answer.err
+
+
+def test_a_key_that_may_only_start_runs_starts_one(ask: Ask, tmp_path: Path) -> None:
+    words = ("--name", "starter", "--scope", "run:start", "--json")
+    key = ask("keys", "create", *words).thing["key"]
+    with a_server(tmp_path, "--grpc", "127.0.0.1:0") as process:
+        assert process.stdout is not None
+        address = json.loads(process.stdout.readline())["address"]
+        started = ("start", "greet", "{}", "--id", "r1", "--db", f"onward://{address}")
+        answer = ask(*started, ONWARD_KEY=key)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=10)
+    assert (answer.status, answer.out) == (0, "run r1 was started\n")

@@ -84,13 +84,13 @@ def add_start(root: click.Group) -> None:
             started = await _start_checked(context.app, name, given, chosen, module)
         else:
             started = await start_by_name(context.app, name, given, chosen)
-        handle = await context.app.get(chosen.get("id", started.uid))
+        run_id = chosen.get("id", started.uid)
         if wait:
-            return await _wait(context, handle, timeout)
+            return await _wait(context, await context.app.get(run_id), timeout)
         text = "was started" if started.created else f"already exists: it {in_words(started.state)}"
         context.out.done(
-            {"id": handle.id, "uid": started.uid, "created": started.created},
-            f"run {handle.id} {text}",
+            {"id": run_id, "uid": started.uid, "created": started.created},
+            f"run {run_id} {text}",
         )
         return DONE
 
