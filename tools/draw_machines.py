@@ -201,8 +201,8 @@ def lease_machine() -> Drawing:
 def stay_machine() -> Drawing:
     drawing = Drawing(
         "Stay",
-        "This machine is in `onward.core.stay`. It decides how long a run stays in the memory of a "
-        "worker. Each decision also includes an action, which is not shown. For example, a `live` "
+        "This machine is in `onward.core.stay`. It decides how long a run stays in a worker's "
+        "memory. Each decision also includes an action, which is not shown. For example, a `live` "
         "or `draining` run that has nothing left to do is parked, paused or released.",
         [str(state) for state in stay.StayState],
         first="live",
@@ -325,7 +325,8 @@ def replay_machine() -> Drawing:
     drawing = Drawing(
         "Replay: one call",
         "This machine is in `onward.core.replay`. It tracks one call, whether live or replayed. "
-        "Divergence is not shown. The fact `turn` is a request for the next delivery.",
+        "Divergence is not shown. The fact `turn` means that the body is idle and can receive its "
+        "next result.",
         list(Standing),
         first="unknown",
         last=["delivered"],

@@ -314,7 +314,7 @@ def cancelled() -> list[tuple[str, str, int]]:
     """Return the outcomes of effects whose run was cancelled while they waited."""
     cases = {
         "is waiting for approval": ("returns", approved, "planned"),
-        "was refused, and is waiting to be retried": (
+        "was not applied, and is waiting to be retried": (
             "raises `NotApplied` each time",
             blind,
             "failed",

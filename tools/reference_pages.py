@@ -177,7 +177,7 @@ ERRORS = {
 ACTORS = {
     "You must act": (
         errors.UserError,
-        "The call, the value or the setup is wrong. Retrying does not help.",
+        "In most cases, the call, the value or the setup is wrong, and retrying does not help.",
     ),
     "Wait and try again": (
         errors.Unavailable,

@@ -106,7 +106,7 @@ def test_two_schedules_of_a_module_with_one_name_are_refused(
 @pytest.mark.parametrize(
     ("target", "text", "fact", "advice"),
     [
-        ("nosuch", "", "there is no 'nosuch' in", "(it has m)"),
+        ("nosuch", "", "there is no 'nosuch' in", "(which contains m)"),
         ("nosuch.tasks", "", "there is no 'nosuch' in", "run the command in the folder"),
         ("m.py", "", "'m.py' is not the name of a module.", "Use m"),
         ("shop/m.py", "", "'shop/m.py' is not the name", "Use shop.m"),

@@ -64,7 +64,7 @@ export function beginAttempt({ definition, input, run, attempt, timeout, report 
       const result = await definition.fn(input, context);
       return { payload: encode(result, `the result of step '${definition.name}'`), took: took() };
     } catch (error) {
-      return { error: error ?? new Error('the step threw nothing'), took: took() };
+      return { error: error ?? new Error('the step threw null or undefined'), took: took() };
     }
   })();
   const outcome = Promise.race([work, limit]).finally(() => clearTimeout(timer));

@@ -150,7 +150,9 @@ export class ChildCall extends Call {
 
   raised(record) {
     const { run, reason } = decode(record.payload);
-    if (this.kind === 'step' && record.state === 'timed_out') return new TimedOut(`step '${this.name}'`, 'its deadline');
+    if (this.kind === 'step' && record.state === 'timed_out') {
+      return new TimedOut(`step '${this.name}'`, 'its time limit');
+    }
     if (record.state !== 'failed') return new RunCancelled(run, record.state, reason);
     const error = decodeError(record.error);
     if (this.kind === 'step' || error instanceof RunFailed) return error;

@@ -109,7 +109,7 @@ export class Refused extends Error {
   }
 }
 
-/** Code and history of a run do not fit: it pauses until other code is deployed. */
+/** The code does not match the history of a run. The run pauses until matching code is deployed. */
 export class Divergence extends Error {
   constructor(message, step = null) {
     super(message);

@@ -474,7 +474,7 @@ export class Execution {
     if (this.isGone) return;
     this.stop();
     this.isGone = true;
-    this.#steps.stopAll('the run has left this worker');
+    this.#steps.stopAll('this worker no longer owns the run');
     this.host.left(this);
   }
 

@@ -160,7 +160,7 @@ export class Leaving {
   endStuck() {
     const error = new Error(
       'no step, timer, signal or child can wake the workflow: it awaits something else. ' +
-        'Await only calls of ctx; do everything else in a step.',
+        'Await only calls to ctx methods; do everything else in a step.',
     );
     this.end(this.#failure(error));
   }

@@ -47,7 +47,7 @@ export function readUrl(url) {
   }
   const addresses = hosts.split(',').map((each) => withPort(each.trim()));
   if (!addresses.every(isValid)) {
-    const fact = 'names no host, or has a host or a port that is not valid';
+    const fact = 'has no host, or a host or port that is not valid';
     throw new BadInput('the URL onward://…', fact, `Write onward://host:${PORT}.`);
   }
   if (path !== '') {
@@ -75,9 +75,9 @@ function readOptions(query, hosts) {
     if (/key|token|password|^onw_/i.test(name)) throw new BadInput(where, 'contains a key', PASS_KEY);
     if (!FILES.includes(name)) {
       const shown = /^[a-z][\w-]{0,29}$/i.test(name) ? `the unknown option '${name}'` : 'an unknown option';
-      throw new BadInput(where, `has ${shown}`, `Its options are ${FILES.join(' and ')}.`);
+      throw new BadInput(where, `has ${shown}`, `The options are ${FILES.join(' and ')}.`);
     }
-    if (value === '') throw new BadInput(where, `has an empty option '${name}'`, 'Name a PEM file.');
+    if (value === '') throw new BadInput(where, `has an empty option '${name}'`, 'Pass the path of a PEM file.');
     options[name] = value.replace(/^~(?=\/|$)/, homedir());
   }
   return options;

@@ -146,7 +146,7 @@ class _Tour:
             while not await is_so():
                 if worker.poll() is not None:
                     log = (self._folder / "worker.log").read_text(errors="replace")
-                    raise RuntimeError(f"the worker of the demo exited: {log[-2000:]}")
+                    raise RuntimeError(f"the demo worker exited: {log[-2000:]}")
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _is_packing(self) -> bool:

@@ -81,7 +81,7 @@ def _not_found(name: str, missing: str) -> BadInput:
         return BadInput(f"{missing!r}", "is not a module", f"Use {parent}:{last}")
     place = Path.cwd().joinpath(*parent.split(".")) if parent else Path.cwd()
     here = _modules_in(place)
-    found = f" (it has {', '.join(here)})" if here else ""
+    found = f" (which contains {', '.join(here)})" if here else ""
     return BadInput(
         f"module {name!r}",
         f"cannot be imported: there is no {last!r} in {place}{found}, "

@@ -214,7 +214,7 @@ class CallShape:
         if shape is None:
             step = key_step(name, 0)
             shown = repr(name) if step.startswith(".") else step
-            advice = "Keep the parameter as long as open runs were started with it"
+            advice = "Keep the parameter while runs that were started with it are open"
             raise Undecodable(where, f"there is no parameter {shown}", advice=advice)
         return lift(shape, item, where, name)
 

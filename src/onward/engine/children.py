@@ -56,7 +56,7 @@ async def start_child(store: Store, owner: RunOwner, run: NewRun) -> Started | N
     other = await store.run(started.uid)
     if not await _is_elder(store, other, run):
         raise Conflict(
-            run.id, "it belongs to a run that is not a child of this one", "Choose another id"
+            run.id, "it belongs to a run that is not a child of this run", "Choose another id"
         )
     if other.state == RunState.SUCCEEDED or (
         other.state not in TERMINAL and not other.cancel_with_parent

@@ -67,7 +67,7 @@ def parse_server(url: str, folder: Path | None = None) -> ServerAddress:
     shown = f"{SCHEME}://{hosts}"
     targets = tuple(_with_port(host) for host in hosts.split(","))
     if not all(map(_host_of, targets)):
-        raise BadStoreUrl(shown, f"names no host. Write {SCHEME}://host:{PORT}")
+        raise BadStoreUrl(shown, f"has no host. Write {SCHEME}://host:{PORT}")
     if parts.path.strip("/"):
         raise BadStoreUrl(shown, "has a path after the host. Pass the namespace as App(namespace=)")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))

@@ -44,7 +44,8 @@ class RunInfo:
         link: How it follows that run: retry_of, continued_from, forked_from or replaces.
         scheduled_at: When it was scheduled to start.
         deadline: When it is cancelled, if it has not ended by then.
-        held_by: The ids of the paused runs that hold it: itself, or runs that it belongs to.
+        held_by: The ids of the paused runs that hold it: the run itself, or runs above it in its
+            tree.
         worker: The id of the worker that owns it.
         crashes: How many workers in a row have died while executing it. When the run makes
             progress, the count is reset to 0.

@@ -189,7 +189,7 @@ class ChildRun(Generic[R]):
             RunCancelled: the run was cancelled.
             BadInput: another run started the child, so this run cannot wait for it.
         """
-        body = body_for(f"a wait for run {self.id!r}")
+        body = body_for(f"result() of run {self.id!r}")
         if self._parent is None:
             raise BadInput(
                 f"run {self.id!r}",

@@ -224,7 +224,7 @@ class Schedules:
         await self._engine.delete(name)
 
     async def preview(self, name: str, n: int = 20, after: datetime | None = None) -> Times:
-        """Return the next slots in the time zone of the schedule.
+        """Return the next slots, in the time zone of the schedule.
 
         Args:
             name: The schedule.

@@ -145,7 +145,7 @@ class Step(Mappable[P, R], Generic[P, R]):
         if self.definition.cache is not None:
             raise BadInput(
                 f"step {self.name!r}",
-                "is a method, and the key of a cached result does not include its object",
+                "is a method, and its object is not part of the key of a cached result",
                 "Make it a function, or leave out cache",
             )
         bound = replace(

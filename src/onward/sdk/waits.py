@@ -98,7 +98,7 @@ class Signal(Generic[T]):
             TimedOut: no signal arrived in time. This error is a `TimeoutError`.
             NotInBody: the caller is not a workflow.
         """
-        body = body_for(f"a wait for signal {self.name!r}")
+        body = body_for(f"wait() for signal {self.name!r}")
         limit = None if timeout is None else duration(timeout)
         value: T = await body.ask(SignalCall(self.name, self._decoded, body.now, limit))
         return value

@@ -31,9 +31,10 @@ T = TypeVar("T")
 class Within:
     """Starts runs, sends signals and publishes events in your own transaction.
 
-    `App.within` returns this view. It only inserts rows, so it neither waits for Onward's locks nor
-    blocks other writers. If you roll back, nothing is started, sent or published. Workers see the
-    run, signal or event after your commit.
+    `App.within` returns this view, which only inserts rows. If you roll back, nothing is started,
+    sent or published. Workers see the run, signal or event after your commit.
+
+    On Postgres, these inserts neither wait for Onward's locks nor block other writers.
 
     On SQLite, once your transaction has written something, it blocks all other writers to the file,
     so commit soon.

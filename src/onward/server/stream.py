@@ -283,4 +283,5 @@ def check_lease(length: Duration) -> None:
         BadInput: it would.
     """
     if not 0 <= length <= MAX_REMOTE_LEASE:
-        raise BadInput("the lease", "is longer than an hour, or negative", "Pass a shorter lease=")
+        advice = "Pass a lease= between 0s and 1h"
+        raise BadInput("the lease", "is longer than an hour, or negative", advice)

@@ -185,7 +185,7 @@ async def test_a_run_of_a_pipeline_cannot_be_forked(world: World) -> None:
 
     assert (followed.fate, followed.why) == (
         "refused",
-        "it is a run of a pipeline: replay its events instead",
+        "it is a run of a pipeline; replay its events instead",
     )
 
 

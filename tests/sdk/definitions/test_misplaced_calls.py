@@ -51,7 +51,7 @@ async def in_a_step(call: str) -> str:
         "onward.sleep was called in a step, but only a workflow can sleep durably. Use "
         "asyncio.sleep for short delays, or raise Retryable(after=...).",),
         ("signal",
-        "a wait for signal 'approval' was called in a step, but works only in a workflow. Call it "
+        "wait() for signal 'approval' was called in a step, but works only in a workflow. Call it "
         "from a workflow."),
         ("start", "onward.start(idle) was called in a step, but works only in a workflow. Outside, "
                   "use app.start."),

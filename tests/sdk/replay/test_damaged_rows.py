@@ -129,7 +129,7 @@ EDITS = {
         f"{RECORD} seq = 1 {OF} AND seq IS NOT NULL",
         "failed",
         "internal",
-        "of run {uid} cannot be read: another record has its position 1",
+        "of run {uid} cannot be read: another record has the same position, 1",
     ),
     "message of an unknown kind": Edit(
         f"{INBOX} kind = 'future' {OF} AND seq = 2",

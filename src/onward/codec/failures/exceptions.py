@@ -61,7 +61,8 @@ def read_error(payload: Payload) -> Failure:
     try:
         return _read(payload.data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Undecodable("an error", "its value is not a stored error") from None
+        fact, advice = "the value is not a stored error", "The row may be damaged"
+        raise Undecodable("the format of errors", fact, advice=advice) from None
 
 
 def decode_error(payload: Payload) -> BaseException:

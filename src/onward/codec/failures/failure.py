@@ -65,9 +65,9 @@ class StepFailed(OnwardError):
     """A step raised an exception whose type is neither built in nor registered.
 
     Built-in exceptions keep their type, and so do exceptions of types that are registered with
-    `register_error`. If the type derives from a built-in type, or from `Fatal` or `Retryable`, an
-    `except` clause with that base type also catches the `StepFailed`: if you define `class
-    OutOfStock(LookupError)`, then `except LookupError` catches it.
+    `register_error`. If the original type derives from a built-in type, or from `Fatal` or
+    `Retryable`, an `except` clause with that base type also catches the `StepFailed`: if you define
+    `class OutOfStock(LookupError)`, then `except LookupError` catches it.
 
     Attributes:
         type: The name of the exception's type, with the module unless the type is built in.

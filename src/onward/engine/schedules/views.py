@@ -35,7 +35,7 @@ class ScheduleInfo:
             of any live worker.
         overrides: The fields that were changed with `update`; a deploy does not change them.
         created_at: When it was created.
-        updated_at: When it last changed or started a run.
+        updated_at: When it was last changed or last started a run.
     """
 
     name: str

@@ -188,7 +188,7 @@ def step_error(name: str, record: Record) -> BaseException:
     """Return what a step raised, wherever it was done: older code may have sent it elsewhere."""
     match record.state:
         case RecordState.TIMED_OUT:
-            return TimedOut(f"step {name!r}", "its deadline")
+            return TimedOut(f"step {name!r}", "its time limit")
         case RecordState.CANCELLED:
             run, reason = whose(record)
             return RunCancelled(run, str(record.state), reason)

@@ -157,7 +157,7 @@ def _sort_in(loaded: LoadedHistory, row: RecordRow, kind: RecordKind) -> None:
     elif row.seq > loaded.last:
         loaded.last = row.seq
     else:  # they come in order
-        raise UnreadableRow(record_of(row), f"another record has its position {row.seq}")
+        raise UnreadableRow(record_of(row), f"another record has the same position, {row.seq}")
     if kind is RecordKind.CANCEL:
         loaded.is_stopping = True
     if row.message is not None:

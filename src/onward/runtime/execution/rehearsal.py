@@ -198,7 +198,7 @@ def _error(error: BaseException, program: Program) -> ReplayMisfit:
         if not is_inner(trace.tb_frame.f_globals):
             place = Place(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
         trace = trace.tb_next
-    text = f"the code raises {type(error).__name__} before its history is fully replayed: {error}"
+    text = f"the code raises {type(error).__name__} before the history is fully replayed: {error}"
     return ReplayMisfit("error", text, place=place)
 
 

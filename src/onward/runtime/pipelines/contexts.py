@@ -92,7 +92,7 @@ class PrepareContext(HandlerContext):
 
 
 class MutateContext(HandlerContext):
-    """What `mutate` may do: await one effect, which Onward then carries out, and nothing else."""
+    """What `mutate` may do: await one effect and nothing else. Onward then carries it out."""
 
 
 class _Publishing(HandlerContext):

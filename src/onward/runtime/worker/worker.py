@@ -32,7 +32,9 @@ REJOINING = Retry(attempts=None, delay="100ms", factor=2, max_delay="5s", jitter
 
 
 class Worker:
-    """Executes the runs of its queues until it is stopped, even if it loses its lease.
+    """Executes the runs in its queues until it is stopped.
+
+    A worker that loses its lease continues under a new id.
 
     Args:
         registry: What it can run.
@@ -125,7 +127,7 @@ class Worker:
 
         After the first signal, the worker claims no more runs, and waits up to `drain` for running
         steps. After a second signal, it abandons these steps and releases its runs, and the process
-        exits with 128 plus the number of the signal.
+        exits with status 128 plus the signal number.
 
         This method also tunes the process for executing runs, so call it only in a process that
         does nothing else.

@@ -155,7 +155,7 @@ class Pipeline:
             start: Which events a new consumer receives: "now" for those published after its first
                 declaration, or "earliest" for all events that the topics still contain.
             name: Its name in the pipeline; by default the name of the class.
-            timeout: How long `prepare` and `next` may take.
+            timeout: How long `prepare` and `next` may each take.
             retry: The retry policy to apply when the consumer raises `Retryable`.
             min_wake: The shortest delay that `wake_at` may set; by default 30 seconds.
             max_wake: The longest delay that `wake_at` may set; by default a day.

@@ -24,7 +24,7 @@ _SET_UP = {
     "28P01": ("refused the password", "Check the user and the password in the address"),
     "28000": ("refused this user", "Check the address, and pg_hba.conf on the server"),
     "3D000": ("names a database that does not exist", "Create it: createdb NAME"),
-    "3F000": ("has no schema of that name", "Restore it, or restart this process"),
+    "3F000": ("has lost its schema", "Restore it, or restart this process"),
     "42P01": ("has lost its tables", "Restore them, or restart this process"),
     "42501": (
         "does not let this user use or create the schema",

@@ -43,7 +43,7 @@ async def follow(tx: Tx, wish: Following) -> tuple[Followed, set[str]]:
     if old is None:
         return Followed(None, "absent"), set()
     if wish.link != Link.RETRY and old.handler is not None:
-        why = "it is a run of a pipeline: replay its events instead"
+        why = "it is a run of a pipeline; replay its events instead"
         return Followed(None, "refused", old.state, why), set()
     if wish.id == old.id:
         wish = wish._replace(id=None)

@@ -82,7 +82,7 @@ def translate_error(error: Exception, where: str) -> OnwardError | None:
         return StoreUnusable(
             where,
             f"is damaged, or is not a SQLite database ({error})",
-            "Restore it from a backup; Onward never repairs a database by itself",
+            "Restore it from a backup; Onward never repairs a database on its own",
         )
     # The text of an integrity error names columns, never values.
     return Rejected(f"{type(error).__name__}: {error}")

@@ -24,13 +24,15 @@ RULES = {
     "payloads": "Payloads are JSON with the prefix `json:`.",
     "errors": "Errors are JSON objects with `type` and `message`.",
     "fingerprints": "`args_hash` is the fingerprint of the arguments.",
-    "waits-when-parked": "Timers and signal waits are written open when the run parks, not before.",
+    "waits-when-parked": "Timers and signal waits are written as open only when the run parks.",
     "park": "A run that has nothing in progress parks; the worker does not keep it.",
     "park-due": "A parked run is due when the first of its waits is.",
     "seen": "A move that parks or pauses a run says which messages the run has seen.",
     "busy": "After `busy`, a run reads the new messages, handles them, and then parks again.",
     "move-position": "A move names the last position in the history.",
-    "signals": "A signal ends the oldest wait for its name, once, and the record has its number.",
+    "signals": (
+        "A signal ends the oldest wait for its name, once. The record contains the message number."
+    ),
     "timeouts": "A wait that gets no message in time ends as `timed_out`.",
     "children": "The commit that records a child as open also starts it, and names its parent.",
     "child-ends": "The message about a child's end closes the call, with a result or an error.",
