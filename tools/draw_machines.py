@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core import delivery, effect, inbox, lease, retry, run, slot, stay
 from onward.core.decision import Ignored, Moved
-from onward.core.instant import SECOND
+from onward.core.instant import HOUR, SECOND
 from onward.core.replay import Ask, Record, RecordKind, RecordState, Replay, Standing
 from onward.core.value import changed
 from onward.errors import InvariantBroken
@@ -49,7 +49,7 @@ class Drawing:
     title: str
     text: str
     states: list[str]
-    first: str | None = None
+    first: tuple[str, ...] = ()
     last: Iterable[str] = ()
     cells: dict[str, dict[str, set[str]]] = field(default_factory=dict)
 
@@ -63,8 +63,7 @@ class Drawing:
 
     def diagram(self) -> list[str]:
         lines = ["```mermaid", "stateDiagram-v2"]
-        if self.first:
-            lines.append(f"    [*] --> {self.first}")
+        lines += [f"    [*] --> {state}" for state in self.first]
         for before, after in product(self.states, self.states):
             facts = [f for f, row in self.cells.items() if after in row.get(before, set())]
             if facts:
@@ -144,7 +143,7 @@ def run_machine() -> Drawing:
         "This machine is in `onward.core.run`. Its state includes the reason, the fence and the "
         "crash count. A run that has ended never changes.",
         list(run.RunState),
-        first="ready",
+        first=("ready", "waiting"),
         last=run.TERMINAL,
     )
     return draw(
@@ -190,10 +189,11 @@ def lease_machine() -> Drawing:
         "This machine is in `onward.core.lease`. A late lease is still valid; it ends only when "
         "its row is deleted.",
         ["held", "late", "gone"],
-        first="held",
+        first=("held",),
         last=["gone"],
     )
-    drawing.saw("held", "(time passes)", name(late))
+    for state, after in (("held", name(late)), ("late", "-"), ("gone", "-")):
+        drawing.saw(state, "(time passes)", after)
     rows = [lease.Lease(NOW, 0), late, None]
     return draw(drawing, rows, facts, lambda s, f: lease.advance(s, f, now=NOW), name)
 
@@ -205,7 +205,7 @@ def stay_machine() -> Drawing:
         "memory. Each decision also includes an action, which is not shown. For example, a `live` "
         "or `draining` run that has nothing left to do is parked, paused or released.",
         [str(state) for state in stay.StayState],
-        first="live",
+        first=("live",),
         last=["gone"],
     )
     for state, fact in product(stay.StayState, stay.StayFact):
@@ -251,7 +251,7 @@ def effect_machine() -> Drawing:
         "waits until its reconciler is called or, if its receiver still remembers the key, until "
         "the effect is sent again.",
         list(effect.EffectState),
-        first="planned",
+        first=("planned",),
         last=["applied", "failed", "skipped", "withdrawn"],
     )
     terms = [
@@ -292,7 +292,7 @@ def delivery_machine() -> Drawing:
         "This machine is in `onward.core.delivery`. A report from a run counts only while the run "
         "has the event reserved.",
         list(delivery.DeliveryState),
-        first="pending",
+        first=("pending",),
         last=["consumed", "skipped"],
     )
     return draw(drawing, samples, facts, delivery.advance, lambda d: str(d.state))
@@ -304,7 +304,7 @@ def phase_machine() -> Drawing:
         "This machine is in `onward.core.delivery`. The phase is derived from the run's records "
         "and never moves back.",
         list(delivery.Phase),
-        first="preparing",
+        first=("preparing",),
         last=["committed"],
     )
     kinds = [
@@ -325,10 +325,12 @@ def replay_machine() -> Drawing:
     drawing = Drawing(
         "Replay: one call",
         "This machine is in `onward.core.replay`. It tracks one call, whether live or replayed. "
-        "Divergence is not shown. The fact `turn` means that the body is idle and can receive its "
-        "next result.",
+        "Divergence is not shown. A call starts as `recorded` if it is already in the history when "
+        "the run is loaded, otherwise as `unknown`. The fact `turn` means that the body is idle "
+        "and can receive its next result. The facts `recorded` and `recorded open` mean that the "
+        "worker has written a record of the call, with or without the result.",
         list(Standing),
-        first="unknown",
+        first=("unknown", "recorded"),
         last=["delivered"],
     )
     for path in paths():
@@ -387,12 +389,14 @@ def done(replay: Replay, fact: str) -> None:
 def retry_machine() -> Drawing:
     drawing = Drawing(
         "Retry",
-        "This machine is in `onward.core.retry`. It decides what happens after a failed attempt.",
+        "This machine is in `onward.core.retry`. It decides what happens after a failed attempt. "
+        "The table is for a policy that sets `attempts`, `only`, `never` and `within`. A listed "
+        "error is one in `only`. `again` means that another attempt follows.",
         ["tried", "again", *retry.Why],
-        first="tried",
+        first=("tried",),
         last=retry.Why,
     )
-    listed = retry.Retry(attempts=2, only="Listed", never="Never")
+    listed = retry.Retry(attempts=2, only="Listed", never="Never", within="1h")
     errors = {
         "a listed error": retry.AttemptFailure(("Listed",)),
         "another error": retry.AttemptFailure(("Other",)),
@@ -400,8 +404,8 @@ def retry_machine() -> Drawing:
         "an error never retried": retry.AttemptFailure(("Listed", "Never")),
         "a Fatal error": retry.AttemptFailure(("Listed",), fatal=True),
     }
-    for (fact, error), attempt in product(errors.items(), (1, 2)):
-        decided = retry.decide(listed, attempt, error, randomness=0.0)
+    for (fact, error), attempt, elapsed in product(errors.items(), (1, 2), (0, HOUR)):
+        decided = retry.decide(listed, attempt, error, randomness=0.0, elapsed=elapsed)
         drawing.saw("tried", fact, decided.why if isinstance(decided, retry.GiveUp) else "again")
     return drawing
 
@@ -412,10 +416,11 @@ def slot_machine() -> Drawing:
     drawing = Drawing(
         "Slot",
         "This machine is in `onward.core.slot`. The table shows what happens to four late slots "
-        "under each catch-up rule (with a cap of 2, and with overlaps allowed) and under each "
-        "overlap rule (with the catch-up rule `all`).",
+        "under each catch-up rule (with a cap of 2, and with overlaps allowed), under each overlap "
+        "rule (with the catch-up rule `all`), and while the schedule is paused. A `held` slot "
+        "waits until the open runs of the schedule have ended.",
         ["passed", *dispositions, "held"],
-        first="passed",
+        first=("passed",),
         last=dispositions,
     )
     due = slot.due_slots(iter([1, 2, 3, 4]), now=NOW)

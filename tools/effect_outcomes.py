@@ -270,7 +270,7 @@ async def _seen(app: App, run: Run[str], case: Case, operator: str) -> Outcome:
     got = "waits" if await run.state() == "paused" else await run.result()
     reconciler = case.reconciler if play.asked or play.was_unsure else NOT_ASKED
     if operator == "`ask_again`" and reconciler != WINDOW:
-        operator = "`ask_again`, which finds `Applied`"
+        operator = "`ask_again`, and the reconciler returns `Applied`"
     return Outcome(case.handler, reconciler, operator, f"`{info.state}`", got, play.sends)
 
 
@@ -329,7 +329,7 @@ def cancelled() -> list[tuple[str, str, int]]:
             sought,
             "needs_reconcile",
         ),
-        "is uncertain, with an idempotency window": (
+        "is uncertain, and has an idempotency window": (
             "raises another error",
             known,
             "needs_reconcile",

@@ -181,7 +181,8 @@ ACTORS = {
     ),
     "Wait and try again": (
         errors.Unavailable,
-        "The store is unreachable or busy. You can make the same call again.",
+        "The store is unreachable or busy, or a limit was exceeded. You can make the same call "
+        "again.",
     ),
     "Let it propagate": (
         errors.LeaseLost,

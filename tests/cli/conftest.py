@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,11 @@ class Answer(NamedTuple):
         """The only thing that `--json` printed."""
         [only] = self.things
         return only
+
+
+def shortened(text: str) -> str:
+    """Return what was printed, with URL for the database in commands that it suggests."""
+    return re.sub(r"onward --db \S+ ", "onward --db URL ", text)
 
 
 class Ask(Protocol):

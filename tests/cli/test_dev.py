@@ -176,6 +176,16 @@ def test_an_app_that_names_a_server_gets_no_other_one(folder: Path) -> None:
         dev.until("Running only the worker: the App connects to a server")
 
 
+def test_no_port_is_chosen_where_no_server_runs(folder: Path) -> None:
+    store = "onward://localhost:1"
+    with (
+        usual_port_taken(),
+        WorkerProcess(folder, "orders", command="dev", ORDERS_STORE=store) as dev,
+    ):
+        dev.until("Running only the worker: the App connects to a server")
+        assert not any("is in use" in line for line in dev.log)
+
+
 # --- which files ----------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import pytest
 from onward import App, Signal, step, workflow
 from onward.store import invariants
 from onward.store.sqlite.library import sqlite3
+from tests.cli.conftest import shortened
 from tests.kit.deploys import waits_for
 
 if TYPE_CHECKING:
@@ -167,7 +168,9 @@ def test_all_runs_are_checked_if_asked_for(
 
     answer = ask("doctor", "--db", healthy)
     assert "check_newest" not in answer.out
-    assert answer.out.endswith(" runs. To check all runs: onward doctor --full\n")
+    assert shortened(answer.out).endswith(
+        " runs. To check all runs: onward --db URL doctor --full\n"
+    )
     answer = ask("doctor", "--db", healthy, "--full")
     assert "check_newest is violated by copy-50" in answer.out
     assert "To check all runs" not in answer.out

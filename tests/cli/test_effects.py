@@ -134,7 +134,7 @@ def test_show_offers_the_verdicts_that_are_possible(shop: str, ask: Ask) -> None
 def test_an_offered_command_works_as_it_is_printed(shop: str, ask: Ask) -> None:
     shown = ask("effects", "show", key(ask, "charge"), "--db", shop, "--json").thing
     [command] = [one["command"] for one in shown["choices"] if one["verdict"] == "applied"]
-    assert command.endswith(f" --db {shop}")
+    assert command.startswith(f"onward --db {shop} effects resolve ")
     program, *words = shlex.split(command.replace("JSON", "'\"ch_7\"'").replace("TEXT", "'seen'"))
     assert program == "onward"
     assert ask(*words).status == 0

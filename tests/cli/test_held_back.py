@@ -11,6 +11,7 @@ import pytest
 from onward import App, Signal, step, workflow
 from onward.errors import RunOver, RunPaused
 from onward.store import Wanted
+from tests.cli.conftest import shortened
 from tests.kit.watching import until_state
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ async def shopping() -> int:
     return await charge(prices["tea"]) + await picked.wait()
 
 
-ASKED = "onward runs fork order-1 --step ':charge#1'"
+ASKED = "onward --db URL runs fork order-1 --step ':charge#1'"
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def held(url: str) -> str:
 def test_a_run_that_is_held_back_is_shown_with_reasons_and_the_next_command(
     held: str, ask: Ask
 ) -> None:
-    out = ask("runs", "show", "order-1", "--db", held).out
+    out = shortened(ask("runs", "show", "order-1", "--db", held).out)
     why = ask("why", "order-1", "--db", held, "--json").things
     reasons = [each["text"] for each in why if each["kind"] in ("paused", "limit")]
     assert reasons == [
@@ -55,9 +56,9 @@ def test_a_run_that_is_held_back_is_shown_with_reasons_and_the_next_command(
     ]
     assert all(reason in out for reason in reasons)
     assert (
-        "\nNext: Wait until a run ends, or raise the limit: onward queues limit default MAX --db "
-        in out
-    )
+        "\nNext: Wait until a run ends, or raise the limit: "
+        "onward --db URL queues limit default MAX\n"
+    ) in out
     shown = ask("runs", "show", "order-1", "--db", held, "--json").thing["held_back"]
     assert [each["text"] for each in shown] == reasons
 
@@ -85,8 +86,8 @@ def diverged(url: str) -> str:
 def test_a_run_that_code_does_not_fit_is_shown_with_a_fork_that_helps(
     diverged: str, ask: Ask
 ) -> None:
-    shown = ask("runs", "show", "order-1", "--db", diverged).out.splitlines()[-1]
-    assert shown.startswith(f"Next: Deploy code that matches the history, or: {ASKED} --db ")
+    shown = shortened(ask("runs", "show", "order-1", "--db", diverged).out)
+    assert shown.endswith(f"\nNext: Deploy code that matches the history, or: {ASKED}\n")
     assert ask("runs", "fork", "order-1", "--step", ":charge#1", "--db", diverged).status == 0
     with App(diverged).sync() as app, app.worker(workflows=[shopping]):
         with suppress(RunOver):  # the signal from before may have been enough
@@ -95,7 +96,7 @@ def test_a_run_that_code_does_not_fit_is_shown_with_a_fork_that_helps(
 
 
 def test_why_prints_the_difference_line_by_line(diverged: str, ask: Ask) -> None:
-    out = ask("why", "order-1", "--db", diverged).out
+    out = shortened(ask("why", "order-1", "--db", diverged).out)
     assert "\\n" not in out
     assert "\n    - recorded: step 'charge' at :charge#1" in out
     assert f"\n  Next: Deploy code that matches the history, or: {ASKED}\n" in out
@@ -122,9 +123,9 @@ def test_a_signal_that_does_not_fit_is_shown_with_the_fork_that_replaces_it(
         app.signal("order-1", "picked", "two")
         with pytest.raises(RunPaused):
             run.result(timeout="60s", raise_paused=True)
-    move = "Next: onward runs fork order-1 --step ':picked#1' --result JSON"
-    assert f"\n{move} --db " in ask("runs", "show", "order-1", "--db", url).out
-    assert f"  {move}\n" in ask("why", "order-1", "--db", url).out
+    move = "Next: onward --db URL runs fork order-1 --step ':picked#1' --result JSON\n"
+    assert f"\n{move}" in shortened(ask("runs", "show", "order-1", "--db", url).out)
+    assert f"  {move}" in shortened(ask("why", "order-1", "--db", url).out)
 
 
 def test_many_runs_of_a_finding_are_named_in_part_and_in_the_plural(url: str, ask: Ask) -> None:
@@ -154,6 +155,6 @@ def test_the_runs_of_a_dead_worker_are_counted_beside_their_reason(url: str, ask
 
 def test_a_single_run_of_a_dead_worker_is_spoken_of_in_the_singular(url: str, ask: Ask) -> None:
     asyncio.run(abandon(url, 1))
-    out = ask("doctor", "--db", url).out
+    out = shortened(ask("doctor", "--db", url).out)
     assert "  It cannot continue: its worker w-gone has not renewed its lease since " in out
-    assert "  Next: Start a worker that takes it. For details: onward why order-0\n" in out
+    assert "  Next: Start a worker that takes it. For details: onward --db URL why order-0\n" in out

@@ -135,7 +135,7 @@ def test_force_ends_it_at_once(shop: str, ask: Ask) -> None:
 
 def test_cancelling_what_is_over_comes_too_late(shop: str, ask: Ask) -> None:
     answer = ask("runs", "cancel", "fail-1")
-    assert (answer.status, answer.out) == (1, "run fail-1 has failed\n")
+    assert (answer.status, answer.out) == (1, "run fail-1 had already ended: it has failed\n")
 
 
 def test_each_of_several_is_done_whatever_becomes_of_the_others(shop: str, ask: Ask) -> None:

@@ -14,6 +14,7 @@ from onward import App, Fatal, NotApplied, Retry, Signal, effect, register_error
 from onward.core.instant import HOUR, MINUTE
 from onward.errors import RunFailed
 from onward.store import Wanted
+from tests.cli.conftest import shortened
 from tests.cli.test_doctor import execute
 from tests.kit.watching import until
 
@@ -320,13 +321,13 @@ def test_a_failed_run_is_listed_with_its_error_and_shown_with_the_next_command(
     [head, row] = ask("runs", "list", "--db", url, "--state", "failed").out.splitlines()
     assert "ERROR" in head
     assert "ValueError: no price for cup" in row
-    shown = ask("runs", "show", "order 1", "--db", url).out
-    assert "\nNext: onward runs retry 'order 1' --db " in shown
+    shown = shortened(ask("runs", "show", "order 1", "--db", url).out)
+    assert "\nNext: onward --db URL runs retry 'order 1'\n" in shown
 
 
 def test_a_paused_run_is_shown_with_the_next_command(url: str, ask: Ask) -> None:
     with App(url).sync() as app:
         app.start(order.options(id="order-1"), "cup")
         app.pause("order-1")
-    shown = ask("runs", "show", "order-1", "--db", url).out
-    assert "\nNext: onward runs resume order-1 --db " in shown
+    shown = shortened(ask("runs", "show", "order-1", "--db", url).out)
+    assert "\nNext: onward --db URL runs resume order-1\n" in shown

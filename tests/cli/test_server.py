@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cli.conftest import Ask
+
+
+GREETINGS = """
+from onward import workflow
+
+@workflow
+async def wave() -> None: ...
+"""
 
 
 def a_server(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
@@ -67,6 +76,15 @@ def test_a_server_with_a_wrong_option_says_what_to_do(
     assert reason in answer.err
 
 
+def test_an_address_in_use_is_reported_in_json_and_nothing_else_is(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with a_server(tmp_path, "--grpc", address) as process:
+            _, errors = process.communicate(timeout=30)
+    [line] = errors.splitlines()  # gRPC would add lines of its own
+    assert "it is already in use" in json.loads(line)["message"]
+
+
 def test_a_server_runs_on_uvloop(tmp_path: Path) -> None:
     with server_runner() as runner:
         assert type(runner.get_loop()).__module__ == "uvloop"
@@ -104,8 +122,24 @@ def test_a_key_that_may_only_start_runs_starts_one(ask: Ask, tmp_path: Path) -> 
     with a_server(tmp_path, "--grpc", "127.0.0.1:0") as process:
         assert process.stdout is not None
         address = json.loads(process.stdout.readline())["address"]
-        started = ("start", "greet", "{}", "--id", "r1", "--db", f"onward://{address}")
+        started = ("start", "wave", "{}", "--id", "r1", "--db", f"onward://{address}")
         answer = ask(*started, ONWARD_KEY=key)
+        (tmp_path / "greetings.py").write_text(GREETINGS)
+        again = ask(*started, "--module", "greetings", ONWARD_KEY=key)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=10)
     assert (answer.status, answer.out) == (0, "run r1 was started\n")
+    assert (again.status, again.out) == (0, "run r1 already exists: it is ready\n")
+
+
+def test_a_key_that_may_only_change_queues_pauses_one(ask: Ask, tmp_path: Path) -> None:
+    words = ("--name", "brake", "--scope", "queue:write", "--json")
+    key = ask("keys", "create", *words).thing["key"]
+    with a_server(tmp_path, "--grpc", "127.0.0.1:0") as process:
+        assert process.stdout is not None
+        address = json.loads(process.stdout.readline())["address"]
+        words = ("queues", "pause", "mail", "--db", f"onward://{address}")
+        answer = ask(*words, ONWARD_KEY=key)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=10)
+    assert (answer.status, answer.out) == (0, "queue mail: paused.\n")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onward.cli import waiting
 from tests.cli.worker_process import MODULE, WorkerProcess
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def worker(tmp_path: Path) -> Iterator[WorkerProcess]:
 def test_a_run_is_started_by_name_and_waited_for(worker: WorkerProcess, ask: Ask) -> None:
     answer = ask("start", "order", FILE, "--id", "order-1", "--wait", "--timeout", "30s")
     assert (answer.status, answer.out) == (0, f"run order-1 has succeeded: {worker.pid}\n")
+    assert (
+        answer.err == "run order-1 was started\n"
+    )  # at once: the id may be one that was generated
     again = ask("start", "order", FILE, "--id", "order-1", "--wait", "--json")
     assert again.status == 0
     assert again.thing["result"] == worker.pid
@@ -56,6 +60,7 @@ def test_a_run_with_wrong_arguments_is_to_be_cancelled(worker: WorkerProcess, as
     answer = ask("start", "order", '{"fiel": "go"}', "--id", "order-1", "--wait")
     assert answer.status == 1
     assert "the run's arguments do not match order(file: str)" in answer.out
+    assert "\\n" not in answer.out
     why = ask("why", "order-1").out
     assert "there is no parameter 'fiel'" in why
     assert "with arguments that match: onward runs cancel order-1" in why
@@ -85,6 +90,15 @@ def test_a_start_is_repeated_by_its_id_or_refused(shop: str, ask: Ask) -> None:
     other = ask("start", "hold", '{"more": 1}', "--id", "hold-9")
     assert (other.status, other.out) == (1, "")
     assert "hold-9" in other.err
+
+
+def test_waiting_without_a_worker_says_so(
+    shop: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "NO_WORKER_SECONDS", 0.0)
+    answer = ask("start", "hold", "--id", "hold-9", "--wait", "--timeout", "500ms")
+    assert (answer.status, answer.out) == (1, "run hold-9 is ready\n")
+    assert "No worker serves queue 'default': run hold-9 begins when one does." in answer.err
 
 
 def test_options_of_a_start_are_stored(shop: str, ask: Ask) -> None:

@@ -47,7 +47,7 @@ class Row(NamedTuple):
 def rows(text: str) -> list[Row]:
     cells = (line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| "))
     found = [Row(*(cell.strip() for cell in line)) for line in cells]
-    return [row for row in found if row.number != "number"]
+    return [row for row in found if row.number not in {"number", "test suite"}]
 
 
 def test_everything_has_its_row() -> None:

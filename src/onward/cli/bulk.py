@@ -12,13 +12,15 @@ import click
 from onward.cli.command import DONE, NO
 from onward.cli.filters import choosing
 from onward.cli.run_report import first_line
+from onward.cli.waiting import is_over
+from onward.sdk.bulk_workflow import BulkReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from onward.cli.command import CommandContext
+    from onward.engine.views import RunInfo
     from onward.sdk.bulk import BulkAnswer
-    from onward.sdk.bulk_workflow import BulkReport
     from onward.sdk.run import Run
 
     Start = Callable[..., Coroutine[Any, Any, BulkAnswer[Run[BulkReport]]]]
@@ -48,6 +50,7 @@ def in_bulk(*, failures: bool) -> Callable[[Command], Command]:
         click.option(
             "--no-wait", is_flag=True, help="Start the bulk action without waiting for it."
         ),
+        click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 30s."),
     ]
 
     def given(work: Command) -> Command:
@@ -61,10 +64,23 @@ def in_bulk(*, failures: bool) -> Callable[[Command], Command]:
 class BulkChoice:
     """The runs that a command is for: given by their ids, or chosen by filters."""
 
-    def __init__(self, ids: tuple[str, ...], asked: dict[str, Any]) -> None:
+    def __init__(
+        self, ids: tuple[str, ...], asked: dict[str, Any], *, wait: bool | None = None
+    ) -> None:
+        """Take the options of `in_bulk` out of those that were given.
+
+        Args:
+            ids: The ids that were given.
+            asked: All options.
+            wait: Whether to wait for runs given by ids; None: the command has no such option.
+
+        Raises:
+            UsageError: the options do not fit each other.
+        """
         self.dry_run = asked.pop("dry_run")
         self.bulk_id = asked.pop("bulk_id")
         self.waits = not asked.pop("no_wait")
+        self.timeout: str | None = asked.pop("timeout")
         every = asked.pop("every")
         attributes = {name: values[-1] for name, values in asked.pop("attributes").items()}
         self.filters = {name: value for name, value in asked.items() if value is not None}
@@ -77,6 +93,16 @@ class BulkChoice:
             )
         if not ids and not every and not self.filters:
             raise click.UsageError("Pass ids, filters such as --name, or --all.")
+        if wait and not ids:
+            raise click.UsageError(
+                "--wait requires ids. With filters, the command waits for the bulk action, not for "
+                "the runs."
+            )
+        if self.timeout is not None and ids and not wait:
+            needed = "filters or --all" if wait is None else "--wait"
+            raise click.UsageError(f"--timeout requires {needed}.")
+        if self.timeout is not None and not self.waits:
+            raise click.UsageError("--timeout cannot be combined with --no-wait.")
 
 
 async def act_in_bulk(
@@ -84,20 +110,29 @@ async def act_in_bulk(
 ) -> int:
     """Start a bulk action, show its progress, and print its report; or preview it.
 
-    Exits with 1 if a run was refused.
+    Exits with 1 if a run was refused, or if the action did not end within the timeout.
     """
-    given = {"dry_run": choice.dry_run, "id": choice.bulk_id, **options, **choice.filters}
-    answer = await start(**given)
-    if answer.run is None:
-        _preview(context, answer)
+    given = {**options, **choice.filters}
+    if choice.dry_run:
+        _preview(context, await start(dry_run=True, **given))
         return DONE
+    if choice.bulk_id is None:
+        preview = await start(dry_run=True, **given)
+        if not preview.count:  # no worker is needed to do nothing
+            _report_nothing(context, preview)
+            return DONE
+    answer = await start(id=choice.bulk_id, **given)
+    assert answer.run is not None
     if not choice.waits:
         known = {"bulk": answer.run.id, "action": answer.action, "count": _count(answer)}
         text = f"bulk {answer.action} {answer.run.id} was started: {_matches(answer)}"
         context.out.done(known, text)
         return DONE
     context.out.say(f"Bulk {answer.action} {answer.run.id}: {_matches(answer)}.")
-    report = await _followed(context, answer.run, answer.count)
+    if not await _followed(context, answer, choice.timeout):
+        _report_late(context, answer)
+        return NO
+    report = await answer.run.result()
     _report(context, answer.run.id, report)
     return NO if report.refused else DONE
 
@@ -126,22 +161,32 @@ def _preview(context: CommandContext, answer: BulkAnswer[Any]) -> None:
         context.out.note(f"Showing the newest {len(rows)}.")
 
 
-async def _followed(context: CommandContext, run: Run[BulkReport], total: int) -> BulkReport:
-    """Wait for a bulk action and show how far it is, on a terminal."""
-    result = asyncio.ensure_future(run.result())
+async def _followed(
+    context: CommandContext, answer: BulkAnswer[Run[BulkReport]], timeout: str | None
+) -> bool:
+    """Wait for a bulk action, showing its progress on a terminal; return whether it has ended."""
+    run, total = answer.run, answer.count
+    assert run is not None
+    over = asyncio.ensure_future(is_over(context, run, timeout))
     try:
         bar = None if context.out.as_json or not sys.stderr.isatty() else _bar(total)
         if bar is None:
-            return await result
+            return await over
         with bar:
             task = bar.add_task("runs", total=total)
-            while not result.done():
-                await asyncio.wait([result], timeout=LOOK_SECONDS)
-                done = (await run.info()).progress or {}
-                bar.update(task, completed=done.get("done", 0) + done.get("refused", 0))
-        return await result
+            while not over.done():
+                await asyncio.wait([over], timeout=LOOK_SECONDS)
+                bar.update(task, completed=_handled(await run.info()))
+        return await over
     finally:
-        result.cancel()
+        over.cancel()
+        await asyncio.wait([over])
+
+
+def _handled(info: RunInfo) -> int:
+    """Return how many runs a bulk action has acted on, or was refused to."""
+    progress = info.progress or {}
+    return int(progress.get("done", 0)) + int(progress.get("refused", 0))
 
 
 def _bar(total: int) -> Any:
@@ -155,6 +200,23 @@ def _bar(total: int) -> Any:
         return None
     return Progress(
         BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=Console(stderr=True)
+    )
+
+
+def _report_nothing(context: CommandContext, answer: BulkAnswer[Any]) -> None:
+    """Print that no run matches; for programs, as the report of an action that had no runs."""
+    thing = asdict(BulkReport(answer.action)) | {"bulk": None, "count": 0}
+    context.out.done(thing, f"Bulk {answer.action}: 0 runs match. Nothing was changed.")
+
+
+def _report_late(context: CommandContext, answer: BulkAnswer[Run[Any]]) -> None:
+    """Print that an action goes on for longer than the command may wait."""
+    assert answer.run is not None
+    known = {"bulk": answer.run.id, "action": answer.action, "count": _count(answer)}
+    context.out.done(
+        known | {"ended": False},
+        f"The bulk action has not ended yet, and continues without this command. To see its "
+        f"progress: onward runs show {answer.run.id}",
     )
 
 

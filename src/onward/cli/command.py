@@ -64,8 +64,6 @@ class CommandContext(NamedTuple):
     app: App
     engine: ClientEngine
     out: Output
-    given: str
-    """The flags by which the same database is found again, for commands that are suggested."""
 
 
 class Given(NamedTuple):
@@ -156,7 +154,7 @@ def bare_command(
         @wraps(work)
         def run(**asked: Any) -> None:
             flags = {flag: _nearest(flag) for flag in DEFAULTS}
-            given = Given(flags, Output(as_json=bool(_nearest("as_json"))))
+            given = Given(flags, Output(as_json=bool(_nearest("as_json")), flags=_again(flags)))
             for flag in (*DEFAULTS, "as_json"):
                 del asked[flag]
             sys.exit(_answered(given.out, lambda: work(given, **asked)))
@@ -218,7 +216,7 @@ async def _opened(
         await migrate(settings.db)
     await check_exists(settings.db, NO_DATABASE)
     async with app:
-        return await work(CommandContext(app, app._engine, given.out, _again(given.flags)))
+        return await work(CommandContext(app, app._engine, given.out))
 
 
 def _again(flags: dict[str, str | None]) -> str:

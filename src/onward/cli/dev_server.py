@@ -36,7 +36,7 @@ class DevServer:
 
     def __init__(self, out: Output, address: str | None) -> None:
         self._out = out
-        self._address = _usual_address(out) if address is None else _checked(address)
+        self._address = None if address is None else _checked(address)
         self._kind: type[OnwardServer] | None = None
         self._url: str | None = None
         self._stack = AsyncExitStack()
@@ -80,6 +80,8 @@ class DevServer:
                 "To run a server here, pass --db with a file."
             )
             return
+        if self._address is None:
+            self._address = _usual_address(self._out)
         try:
             # The worker deletes old runs as its App says.
             made = self._kind(url, grpc=self._address, pepper=os.environ.get(PEPPER), keep=None)
@@ -108,7 +110,7 @@ def _checked(address: str) -> str:
     if not is_loopback(address):
         raise BadInput(
             f"address {address}",
-            "can be reached from other machines, but onward dev is meant for a single machine",
+            "can be reached from other machines, but this server is meant for a single machine",
             "Listen on 127.0.0.1, or use onward server",
         )
     if not _is_free(address):

@@ -58,14 +58,14 @@ def add_doctor(root: click.Group) -> None:
             given.out.say(
                 shown(
                     f"{finding.kind}: {finding.text}.\n  {finding.meaning}.\n"
-                    f"  Next: {finding.next}\n",
+                    f"  Next: {given.out.suggested(finding.next)}\n",
                     lines=True,
                 )
             )
         if not findings:
             given.out.say("No problems found.")
         if note:
-            given.out.say(note)
+            given.out.say(given.out.suggested(note))
         return NO if findings else DONE
 
 

@@ -241,8 +241,9 @@ def _suggestion(context: CommandContext, info: EffectInfo, choice: EffectChoice)
         "verdict": choice.verdict,
         "since": choice.since,
         "meaning": _meaning(info, choice.verdict),
-        "command": f"onward effects {verb}{result} --reason TEXT --version {info.version}"
-        + context.given,
+        "command": context.out.suggested(
+            f"onward effects {verb}{result} --reason TEXT --version {info.version}"
+        ),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit status."""
+    # gRPC prints its own lines to stderr, in its own format; what matters is logged by Onward.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         group = commands()
     except ModuleNotFoundError as error:

@@ -7,6 +7,7 @@ wrote (names, reasons, arguments) never reaches a terminal as control characters
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,28 @@ _COLOURS = {
 }  # fmt: skip
 
 
-class Output:
-    """Prints in the form that was asked for."""
+# Commands on what is in a store. Others may need another database, or another user of it.
+_COMMAND = re.compile(
+    r"\bonward (?=(?:cache|clock|dead|doctor|effects|inputs|pipelines|prune|queues|runs|schedules"
+    r"|stats|topics|why|workers)\b)"
+)
 
-    def __init__(self, *, as_json: bool) -> None:
+
+class Output:
+    """Prints in the form that was asked for.
+
+    Args:
+        as_json: Whether programs read it.
+        flags: The flags by which a command that is suggested finds the same database.
+    """
+
+    def __init__(self, *, as_json: bool, flags: str = "") -> None:
         self.as_json = as_json
+        self._flags = flags
+
+    def suggested(self, text: str) -> str:
+        """Return a text with the flags in each of its commands."""
+        return _COMMAND.sub(lambda _: f"onward{self._flags} ", text)
 
     def things(
         self,
@@ -56,9 +74,9 @@ class Output:
             for line in more:
                 click.echo(f"{'':<{width}}  {line}")
 
-    def done(self, thing: Mapping[str, Any], text: str) -> None:
+    def done(self, thing: Mapping[str, Any], text: str, *, lines: bool = False) -> None:
         """Print what was done: for programs the thing as it is now, for people a sentence."""
-        click.echo(line_of(thing) if self.as_json else shown(text))
+        click.echo(line_of(thing) if self.as_json else shown(self.suggested(text), lines=lines))
 
     def say(self, text: str) -> None:
         """Print something for people alone."""
@@ -79,7 +97,7 @@ class Output:
         if self.as_json:
             click.echo(line_of({"error": error.code, "message": str(error)}), err=True)
         else:
-            self.note(f"onward: {error}")
+            self.note(f"onward: {self.suggested(str(error))}")
 
 
 def line_of(thing: Mapping[str, Any]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from onward.cli.command import DONE, command, group
+from onward.errors import Forbidden
 
 if TYPE_CHECKING:
     from onward.cli.command import CommandContext
@@ -126,14 +128,15 @@ async def resume(context: CommandContext, *, queue: str | None, workflow: str | 
 async def _show(
     context: CommandContext, queue: str | None, workflow: str | None, key: str | None, done: str
 ) -> int:
-    """Print what was changed as it is now."""
+    """Print what was changed: as it is now, if the key may read that."""
     kind = "workflow" if workflow else "key" if key else "queue"
     name, of = workflow or key or queue, queue if key else None
     text = f"{kind} {name} of queue {of}: {done}" if of else f"{kind} {name}: {done}"
-    for info in await context.app.queues.list():
-        if (info.kind, info.name, info.queue) == (kind, name, of):
-            context.out.done(asdict(info), f"{text}{_limits(info)}.")
-            return DONE
+    with suppress(Forbidden):
+        for info in await context.app.queues.list():
+            if (info.kind, info.name, info.queue) == (kind, name, of):
+                context.out.done(asdict(info), f"{text}{_limits(info)}.")
+                return DONE
     context.out.done({"kind": kind, "name": name, "queue": of}, f"{text}.")
     return DONE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,13 +9,12 @@ import click
 from onward.cli import bulk
 from onward.cli.command import command, for_each
 from onward.cli.runs import find, report_on, runs
-from onward.core.instant import duration
+from onward.cli.waiting import is_over
 from onward.core.run import TERMINAL, RunState, in_words
 
 if TYPE_CHECKING:
     from onward.cli.command import CommandContext
     from onward.engine.views import RunInfo
-    from onward.sdk.run import Run
 
 __all__ = ["discard_each", "runs"]  # the group with these commands in it
 
@@ -30,8 +28,7 @@ _ENDED = ["failed", "timed_out", "cancelled", "paused"]
 @click.option("--state", type=click.Choice(_OPEN), help="Only runs in this state.")
 @click.option("--force", is_flag=True, help="End the run at once, without cleanup.")
 @click.option("--grace", metavar="TIME", help="How long cleanup may take; by default, a minute.")
-@click.option("--wait", is_flag=True, help="Wait until the run has ended.")
-@click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 30s.")
+@click.option("--wait", is_flag=True, help="Wait until the runs, given by ids, have ended.")
 async def cancel(
     context: CommandContext,
     *,
@@ -39,7 +36,6 @@ async def cancel(
     force: bool,
     grace: str | None,
     wait: bool,
-    timeout: str | None,
     **asked: Any,
 ) -> int:
     """Cancel runs, given by their ids or by filters.
@@ -47,30 +43,23 @@ async def cancel(
     Filters start a bulk action. Exits with 1 if a run had already ended or, with --wait, did not
     end as cancelled.
     """
-    choice = bulk.BulkChoice(ids, asked)
+    choice = bulk.BulkChoice(ids, asked, wait=wait)
     if choice.is_bulk:
         given = {"force": force, "grace": grace}
         return await bulk.act_in_bulk(context, choice, context.app.bulk.cancel, **given)
-    seconds = None if timeout is None else duration(timeout) / 1_000_000
-    if timeout is not None and not wait:
-        raise click.UsageError("--timeout requires --wait.")
 
     async def act(given: str) -> bool:
         row = await find(context, given)
         run = await context.app.get(row.id)
         accepted = bool(await run.cancel(force=force, grace=grace))
         if accepted and wait:
-            await _over(run, seconds)
+            await is_over(context, run, choice.timeout)
         state = await run.state()
         done = accepted and (not wait or state == RunState.CANCELLED)
-        waits = accepted and state not in TERMINAL
-        report_on(
-            context,
-            row.id,
-            "is being cancelled" if waits else in_words(state),
-            accepted=done,
-            state=state,
-        )
+        is_open = accepted and state not in TERMINAL
+        text = "is being cancelled" if is_open else in_words(state)
+        before = "" if accepted else "had already ended: it "
+        report_on(context, row.id, before + text, accepted=done, state=state)
         return done
 
     return await for_each(context, ids, act)
@@ -191,18 +180,6 @@ async def discard_each(
         return accepted
 
     return await for_each(context, ids, act)
-
-
-async def _over(run: Run[Any], seconds: float | None) -> None:
-    """Wait until a run is over, however it ends."""
-    result = asyncio.ensure_future(run.result())
-    try:
-        await asyncio.wait([result], timeout=seconds)
-    finally:
-        result.cancel()
-        await asyncio.wait([result])
-        if not result.cancelled():
-            result.exception()  # counts as seen: how the run ended is read separately
 
 
 def _after_resume(info: RunInfo) -> str:

@@ -138,9 +138,9 @@ def _took(took: timedelta | None) -> str | None:
     if took is None:
         return None
     seconds = took.total_seconds()
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{seconds * 1000:.3g}ms"
-    return f"{seconds:.3g}s" if seconds < 100 else show(int(seconds) * SECOND)
+    return f"{seconds:.3g}s" if seconds < 99.95 else show(round(seconds) * SECOND)
 
 
 def _arguments(arguments: Any) -> str | None:

@@ -156,13 +156,11 @@ async def print_run(context: CommandContext, uid: str) -> None:
         # Indented, so that a line of a message cannot pass for one of this report.
         context.out.say("\n" + indent(shown(report.traceback, lines=True), "    "))
     for effect in report.open_effects:
-        context.out.say(
-            f"\nSee {shown(effect.name)}: onward effects show {effect.id}{context.given}"
-        )
+        command = context.out.suggested(f"onward effects show {effect.id}")
+        context.out.say(f"\nSee {shown(effect.name)}: {command}")
     move = next_move(report.info) or next((each.next for each in report.held_back), None)
     if move is not None:
-        given = context.given if "onward " in move else ""
-        context.out.say(f"\nNext: {shown(move)}{given}")
+        context.out.say(f"\nNext: {shown(context.out.suggested(move))}")
 
 
 # --- controlling ----------------------------------------------------------------------------------

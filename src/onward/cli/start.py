@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import sys
-from contextlib import suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,20 +13,21 @@ import click
 from onward.cli.command import DONE, NO, command
 from onward.cli.user_code import import_module
 from onward.cli.value import from_json
+from onward.cli.waiting import is_over
 from onward.codec import Arguments, encode
 from onward.codec.names import check_name
 from onward.core.instant import duration
 from onward.core.run import RunState, in_words
 from onward.engine.starting import StartOptions, new_run
-from onward.errors import BadInput, NotFound, Undecodable
-from onward.model.runs import Started
+from onward.errors import BadInput, Conflict, Undecodable
 from onward.sdk.workflow import Workflow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
     from onward.cli.command import CommandContext
-    from onward.model.runs import NewRun
+    from onward.model.runs import NewRun, Started
     from onward.sdk.app import App
     from onward.sdk.run import Run
 
@@ -85,9 +85,11 @@ def add_start(root: click.Group) -> None:
         else:
             started = await start_by_name(context.app, name, given, chosen)
         run_id = chosen.get("id", started.uid)
-        if wait:
-            return await _wait(context, await context.app.get(run_id), timeout)
         text = "was started" if started.created else f"already exists: it {in_words(started.state)}"
+        if wait:
+            if not context.out.as_json:
+                context.out.note(f"run {run_id} {text}")
+            return await _wait(context, await context.app.get(run_id), timeout)
         context.out.done(
             {"id": run_id, "uid": started.uid, "created": started.created},
             f"run {run_id} {text}",
@@ -110,7 +112,18 @@ async def start_by_name(app: App, name: str, arguments: Any, options: dict[str, 
     """
     run = _unchecked(name, arguments, dict(options))
     uid = app._engine.new_uid()
-    return await app._engine.start(run._replace(uid=uid, id=run.id or uid), "return")
+    with _other_advice():
+        return await app._engine.start(run._replace(uid=uid, id=run.id or uid), "return")
+
+
+@contextmanager
+def _other_advice() -> Iterator[None]:
+    """Give a refused start advice that a command can follow."""
+    try:
+        yield
+    except Conflict as error:
+        error.advice = "Choose another id"
+        raise
 
 
 def _options(
@@ -142,10 +155,9 @@ async def _start_checked(
         fact = misfit.fact if isinstance(misfit, Undecodable) else str(misfit)
         advice = "Pass the arguments as an object by name, or as a list in order"
         raise BadInput(f"JSON does not fit {shape.call_text}:", fact, advice) from None
-    before = await _uid_of(app, options.get("id"))
-    run = await app.start(workflow.options(**options), *args, **kwargs)
-    state = await run.state()
-    return Started(run.uid, run.uid != before, name, "", state)
+    with _other_advice():
+        _, started = await app._start(workflow.options(**options), args, kwargs)
+    return started
 
 
 def _by_name(workflow: Workflow[..., Any], given: Any) -> Any:
@@ -160,13 +172,6 @@ def _by_name(workflow: Workflow[..., Any], given: Any) -> Any:
     if len(given) > len(names):
         raise TypeError(f"the list has {len(given)} items for {len(names)} parameters")
     return dict(zip(names, given, strict=False))
-
-
-async def _uid_of(app: App, run_id: str | None) -> str | None:
-    """Return the uid of the newest run of an id, if there is one."""
-    with suppress(NotFound):
-        return None if run_id is None else (await app._engine.newest(run_id)).uid
-    return None
 
 
 def _find(name: str, module: str) -> Workflow[..., Any]:
@@ -201,11 +206,7 @@ def _unchecked(name: str, given: Any, options: dict[str, Any]) -> NewRun:
 
 async def _wait(context: CommandContext, run: Run[Any], timeout: str | None) -> int:
     """Wait until a run is over, and print its result or how it stands."""
-    seconds = None if timeout is None else duration(timeout) / 1_000_000
-    result = asyncio.ensure_future(run.result(raise_paused=True))
-    await asyncio.wait([result], timeout=seconds)
-    result.cancel()
-    await asyncio.wait([result])
+    await is_over(context, run, timeout, or_paused=True)
     report = await context.engine.report((await context.engine.newest(run.id)).uid)
     info = report.info
     context.out.done(
@@ -214,9 +215,8 @@ async def _wait(context: CommandContext, run: Run[Any], timeout: str | None) -> 
         f"run {info.id} {in_words(info.state)}"
         + (f": {_json(report.result)}" if info.state == RunState.SUCCEEDED else "")
         + (f": {info.error}" if info.error else ""),
+        lines=True,
     )  # fmt: skip
-    if not result.cancelled():
-        result.exception()  # counts as seen: how the run ended is printed
     return DONE if info.state == RunState.SUCCEEDED else NO
 
 

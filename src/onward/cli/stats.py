@@ -49,7 +49,7 @@ def add_stats(root: click.Group) -> None:
             rows = [(each.queue, each.ready, _age(each.age_seconds)) for each in found.queues]
             context.out.things([], ("QUEUE", "READY", "OLDEST"), rows)
         if found.dead:
-            context.out.say(f"\nNext: onward dead groups{context.given}")
+            context.out.say(context.out.suggested("\nNext: onward dead groups"))
         return DONE
 
 
@@ -71,13 +71,13 @@ def add_why(root: click.Group) -> None:
         for blocker in blockers:
             text = indent(shown(str(blocker), lines=True), "    ").lstrip()
             context.out.say(f"- {blocker.kind}: {text}")
-            context.out.say(f"  Next: {shown(blocker.next)}")
+            context.out.say(f"  Next: {shown(context.out.suggested(blocker.next))}")
         if not blockers:
             over = info.state in TERMINAL
             context.out.say("It has ended." if over else "Nothing is blocking it.")
             move = next_move(info)
             if move is not None:
-                context.out.say(f"Next: {shown(move)}")
+                context.out.say(f"Next: {shown(context.out.suggested(move))}")
         return DONE
 
 

@@ -30,7 +30,7 @@ class Retry:
         attempts: The maximum number of attempts, including the first; None means no limit.
         delay: How long to wait after the first attempt.
         factor: The factor by which each wait grows.
-        max_delay: The longest wait.
+        max_delay: The longest wait, before jitter.
         jitter: The maximum random extension of a wait, as a fraction of its length. Waits are never
             shortened.
         only: The errors to retry, as types or names; by default all errors.

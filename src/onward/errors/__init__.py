@@ -1,7 +1,7 @@
 """Every error that Onward raises on purpose, grouped by who has to act.
 
     OnwardError
-    ├── UserError              you: the call, the value or the setup is wrong
+    ├── UserError              you: in most cases, the call, the value or the setup is wrong
     │   ├── BadInput           an id, a duration or an option that is not valid
     │   ├── Unencodable        a value that cannot be stored without being changed
     │   ├── Undecodable        a stored value that does not match the annotation

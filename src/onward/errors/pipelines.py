@@ -24,7 +24,7 @@ class BadPipeline(UserError, ValueError):
 
 @dataclass(eq=False, repr=False)
 class TopicFull(UserError):
-    """A topic accepts no more events until its consumers have caught up."""
+    """A topic is full. Publish again when its consumers have caught up, or raise its limit."""
 
     code: ClassVar[str] = "topic_full"
     topic: str

@@ -56,7 +56,7 @@ class FieldError(OnwardError):
 
 
 class UserError(FieldError):
-    """The call, the value or the setup is wrong; trying again will not help."""
+    """The base class of errors that require you to act; in most cases, retrying does not help."""
 
     code: ClassVar[str] = "user_error"
 

@@ -11,7 +11,11 @@ from onward.errors.root import UserError, closed
 
 @dataclass(eq=False, repr=False)
 class Conflict(UserError):
-    """The id belongs to a run that was started with a different workflow or arguments."""
+    """The id is already taken by another run.
+
+    Starting a workflow raises this error if that run has a different workflow or arguments, or if
+    `on_conflict` is "reject".
+    """
 
     code: ClassVar[str] = "conflict"
     id: str
@@ -131,7 +135,8 @@ class Undone(UserError):
 class WouldResend(UserError):
     """A fork or a retry would resend effects that have happened, or may have happened.
 
-    A retry (`by` is "retry") would do so if the run has a forked child that has sent effects.
+    A retry (`by` is "retry") would do so if a child of the run was forked and the fork has sent
+    effects.
     """
 
     code: ClassVar[str] = "would_resend"

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
     from onward.engine.client_engine import ClientEngine
     from onward.engine.within import CallerTransaction
+    from onward.model.runs import Started
     from onward.runtime.registry import Registry
     from onward.sdk.pipelines.pipeline import Pipeline
     from onward.sdk.run import Run
@@ -221,6 +222,12 @@ class App(RunOperations, PublishOperations):
             Conflict: the id belongs to a run with a different workflow or arguments.
             Unencodable: an argument cannot be stored.
         """
+        run, _ = await self._start(workflow, args, kwargs)
+        return run
+
+    async def _start(
+        self, workflow: Workflow[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Run[R], Started]:
         check_workflow(workflow)
         engine = self._engine
         run = workflow.row(args, kwargs, uid=engine.new_uid(), version=self._version)
@@ -233,7 +240,7 @@ class App(RunOperations, PublishOperations):
             started = await engine.start(run, workflow.start_options.on_conflict)
             run_id = workflow.start_options.id or started.uid
             starting.done(run_id, started.uid, created=started.created)
-        return self._new_handle(started.uid, run_id, workflow.definition)
+        return self._new_handle(started.uid, run_id, workflow.definition), started
 
     async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Start a run, wait for it and return its result.

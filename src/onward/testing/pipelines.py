@@ -147,9 +147,9 @@ async def prepare(
         age: How long ago the events were published. `ctx.now` is the start of 2026.
 
     Returns:
-        What `prepare` returned. Its `data` has been encoded and decoded, as on a worker. Its events
-        have no payloads. Its `wake_at` is a duration from now, within the limits of the consumer,
-        or None.
+        What the consumer's `prepare` returned. Its `data` has been encoded and decoded, as on a
+        worker. Its events have no payloads. Its `wake_at` is a duration from now, within the limits
+        of the consumer, or None.
 
     Raises:
         BadInput: `consumer` is not a consumer, reads a topic that it does not subscribe to, or does
@@ -193,8 +193,7 @@ async def mutate(consumer: Any, prepared: Prepared[Any], *, key: str = "") -> Ef
         key: The key of the events, for parallel pipelines.
 
     Returns:
-        The effect, or None if the consumer chooses none. Without reserved events, `mutate` does not
-        run.
+        The effect; None if the consumer chooses none, or if `prepared` reserves no events.
 
     Raises:
         BadInput: `mutate` awaits a second effect, or something that is not an effect.

@@ -29,9 +29,10 @@ SCOPES: Final[Mapping[str, str]] = MappingProxyType(
         "queue:write": "limit and pause queues",
         "pipeline:write": "pause and resume pipelines, replay and skip events and inputs",
         "worker:admin": "drain workers",
-        POLL_ALL: "run a worker for any queue; worker:poll:NAME for one queue",
-        "ns:admin": "examine and prune the store, and set its clock: onward doctor, prune, clock",
-        ROOT: "do nothing through a server; keys and namespaces are managed in the database",
+        POLL_ALL: "run a worker for any queue (for one queue: `worker:poll:NAME`)",
+        "ns:admin": "examine and prune the store, and set its clock: `onward doctor`, "
+        "`onward prune`, `onward clock`",
+        ROOT: "manage keys and namespaces; reserved, because a server has no calls for this",
     }
 )
 """Every scope, and what it allows."""

@@ -41,7 +41,7 @@ class LocalSchedules:
                 raise BadInput(
                     f"schedule {spec.name!r}",
                     "already exists with different settings",
-                    "Change it with update(), or delete it first.",
+                    "Update it, or delete it first",
                 )
         return await self.get(spec.name)
 
