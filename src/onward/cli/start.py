@@ -84,17 +84,7 @@ def add_start(root: click.Group) -> None:
             started = await _start_checked(context.app, name, given, chosen, module)
         else:
             started = await start_by_name(context.app, name, given, chosen)
-        run_id = chosen.get("id", started.uid)
-        text = "was started" if started.created else f"already exists: it {in_words(started.state)}"
-        if wait:
-            if not context.out.as_json:
-                context.out.note(f"run {run_id} {text}")
-            return await _wait(context, await context.app.get(run_id), timeout)
-        context.out.done(
-            {"id": run_id, "uid": started.uid, "created": started.created},
-            f"run {run_id} {text}",
-        )
-        return DONE
+        return await _report(context, started, chosen.get("id", started.uid), timeout, wait=wait)
 
 
 async def start_by_name(app: App, name: str, arguments: Any, options: dict[str, Any]) -> Started:
@@ -202,6 +192,20 @@ def _unchecked(name: str, given: Any, options: dict[str, Any]) -> NewRun:
     return new_run(
         "", check_name(name, "the workflow"), Arguments("JSON", given, {}, is_sorted=False), chosen
     )
+
+
+async def _report(
+    context: CommandContext, started: Started, run_id: str, timeout: str | None, *, wait: bool
+) -> int:
+    """Print that a run was started and, if the command waits for it, how it ended."""
+    text = "was started" if started.created else f"already exists: it {in_words(started.state)}"
+    if wait:
+        if not context.out.as_json:
+            context.out.note(f"run {run_id} {text}")
+        return await _wait(context, await context.app.get(run_id), timeout)
+    thing = {"id": run_id, "uid": started.uid, "created": started.created}
+    context.out.done(thing, f"run {run_id} {text}")
+    return DONE
 
 
 async def _wait(context: CommandContext, run: Run[Any], timeout: str | None) -> int:

@@ -91,10 +91,8 @@ async def _refusal(
         since = await _made_since(store, uid, history, cut, beside)
         if since:
             return Followed(None, "undone", why=", ".join(since))
-    kept = {
-        row.identity for row in history if row.seq is not None and row.seq < (cut or row.seq + 1)
-    }
-    sent = [effect for effect, call in await store.sent_by_forks(uid) if call not in kept]
+    last = max((row.seq for row in history if row.seq is not None), default=0)
+    sent = await store.sent_by_forks(uid, last + 1 if cut is None else cut)
     return Followed(None, "forked", why=", ".join(sent)) if sent else None
 
 

@@ -135,8 +135,8 @@ class Undone(UserError):
 class WouldResend(UserError):
     """A fork or a retry would resend effects that have happened, or may have happened.
 
-    A retry (`by` is "retry") would do so if a child of the run was forked and the fork has sent
-    effects.
+    A retry (`by` is "retry") would do so if a child of the run, or a run further down the tree, was
+    forked and the fork has sent effects.
     """
 
     code: ClassVar[str] = "would_resend"
@@ -147,9 +147,9 @@ class WouldResend(UserError):
     def __str__(self) -> str:
         if self.by == "retry":
             return (
-                f"a retry of run {self.run} would restart a child that was forked and resend the "
-                f"fork's effects: {self.effects}. Fork this run from the child call with the "
-                "fork's result, or retry with force to resend them."
+                f"a retry of run {self.run} would restart a run below it that was forked, and "
+                f"resend the fork's effects: {self.effects}. Fork this run from the child call "
+                "with the child's result, or retry with force to resend them."
             )
         return (
             f"a {self.by} of run {self.run} would resend effects that happened, or may have "

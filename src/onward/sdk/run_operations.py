@@ -160,14 +160,15 @@ class RunOperations:
             force: Whether to retry the run even if it sent effects because of its error. These
                 effects are not sent again, and work completed before the error is not repeated,
                 even if the effects have undone it. With `force`, a retry may also send the effects
-                of a forked child again.
+                of a fork below the run again.
 
         Raises:
             RunOver: the run has succeeded, is still open, or has been replaced by another run. A
                 paused run can be retried, unless an operator paused it or one of its effects is
                 uncertain.
             Undone: the run sent effects because of its error, as a saga does to undo its work.
-            WouldResend: the retry would restart a child that was forked and has sent effects.
+            WouldResend: the retry would restart a forked run below this one, and resend the effects
+                of the fork.
         """
         return self._handle(await self._engine.retry(id, force=force))
 

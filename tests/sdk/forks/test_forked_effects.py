@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -192,7 +193,7 @@ async def market(child_id: str | None) -> str:
 
 async def fork_of_a_failed_child(app: App, run: Run[str]) -> Run[Any]:
     """Let the child of a run fail before its effect, and send that effect by a fork of it."""
-    await until_state(run, "failed")
+    await until_state(run, "failed", "succeeded")
     [child] = await children_of(app, run)
     fork = await app.fork(child.id, "look")
     await until_state(fork, "succeeded")
@@ -211,6 +212,54 @@ async def test_a_retry_does_not_send_again_what_a_fork_of_a_child_has_sent(app: 
         assert sent == ["Eve"]
         fork = await app.fork(run.id, "stall", result="paid Eve")
         assert await fork.result(timeout="60s") == "paid Eve"
+    assert sent == ["Eve"]
+
+
+@workflow
+async def hall() -> str:
+    return await market(None)
+
+
+@workflow
+async def yard() -> None:
+    with suppress(ValueError):
+        await stall()
+
+
+@workflow
+async def street() -> str:
+    await yard()
+    await look("closes")
+    return "closed"
+
+
+async def test_a_retry_does_not_send_again_what_a_fork_of_a_grandchild_has_sent(app: App) -> None:
+    fails[:] = ["opens"]
+    async with working(app):
+        run = await app.start(hall)
+        await until_state(run, "failed")
+        [child] = await children_of(app, run)
+        await fork_of_a_failed_child(app, await app.get(child.id))
+
+        with pytest.raises(WouldResend):
+            await app.retry(run.id)
+
+        assert sent == ["Eve"]
+        again = await app.retry(run.id, force=True)
+        assert await again.result(timeout="60s") == "paid Eve"
+
+
+async def test_a_retry_may_keep_a_child_whose_own_child_was_forked(app: App) -> None:
+    fails[:] = ["opens", "closes"]
+    async with working(app):
+        run = await app.start(street)
+        await until_state(run, "failed")
+        [child] = await children_of(app, run)
+        await fork_of_a_failed_child(app, await app.get(child.id))
+
+        again = await app.retry(run.id)
+
+        assert await again.result(timeout="60s") == "closed"
     assert sent == ["Eve"]
 
 

@@ -77,10 +77,10 @@ class Reads:
         rows = await self.read(lambda tx: tx.fetch("failed_children", uid=uid))
         return sorted((row[0], row[1]) for row in rows)
 
-    async def sent_by_forks(self, uid: str) -> list[tuple[str, str]]:
-        """Return effects that forks of a run's children sent, with the calls they are for."""
-        rows = await self.read(lambda tx: tx.fetch("sent_by_forks", uid=uid))
-        return [(f"{name} ({key})", asked) for name, key, asked in rows]
+    async def sent_by_forks(self, uid: str, cut: int) -> list[str]:
+        """Return effects that forks below a run sent, for calls of the run from `cut` on."""
+        rows = await self.read(lambda tx: tx.fetch("sent_by_forks", uid=uid, cut=cut))
+        return [f"{name} ({key})" for name, key in rows]
 
     async def newest(self, id: str) -> RunRow:  # noqa: A002 - it is the user's word
         """Return the newest run of an id.

@@ -177,32 +177,36 @@ WHERE e.attempt > 0
 ORDER BY e.created_at, e.key LIMIT :limit;
 
 -- name: sent_by_forks
--- Effects that were or may have been applied by forks of children, and by what these started. A retry
--- of the parent starts the child again, under the keys that its first run used, so that it would send
--- them again. A child with an id of its own that has succeeded is not started again.
-WITH RECURSIVE forked(uid, asked) AS (
-    SELECT c.uid, c.parent_identity FROM onward_run c INDEXED BY onward_run_parent
-    WHERE c.namespace = :namespace AND c.parent = :uid AND c.parent IS NOT NULL
-      AND c.cancel_with_parent = 1 AND c.parent_identity IS NOT NULL
-      AND (c.origin IS NULL OR c.origin IN (
-          SELECT f.uid FROM onward_run f INDEXED BY onward_run_parent
-          WHERE f.namespace = :namespace AND f.parent = :uid AND f.parent IS NOT NULL
-            AND f.link = 'forked_from'))
-      AND NOT EXISTS (
-          SELECT 1 FROM onward_run n INDEXED BY onward_run_parent
-          WHERE n.namespace = :namespace AND n.parent = :uid AND n.parent IS NOT NULL
-            AND n.parent_identity = c.parent_identity AND n.newest <> 0
-            AND n.state = 'succeeded' AND n.id <> coalesce(n.chain, n.uid))
+-- Effects that were or may have been applied by forks below a run, and by what these forks started. A
+-- retry of the run, which keeps the calls before `cut`, starts the runs of the others again, under the
+-- keys that they used first, so that it would send these effects again. A run with an id of its own
+-- that has succeeded is not started again.
+WITH RECURSIVE family(uid, asked, forked) AS (
+    SELECT uid, nullif(uid, uid), 0 FROM onward_run WHERE namespace = :namespace AND uid = :uid
     UNION ALL
-    SELECT c.uid, k.asked FROM forked k
+    SELECT c.uid, coalesce(k.asked, c.parent_identity),
+           CASE WHEN k.forked = 1 OR c.origin IS NULL OR c.origin IN (
+               SELECT f.uid FROM onward_run f INDEXED BY onward_run_parent
+               WHERE f.namespace = :namespace AND f.parent = k.uid AND f.parent IS NOT NULL
+                 AND f.link = 'forked_from') THEN 1 ELSE 0 END
+    FROM family k
     CROSS JOIN onward_run c INDEXED BY onward_run_parent
         ON c.namespace = :namespace AND c.parent = k.uid AND c.parent IS NOT NULL
         AND c.parent_identity IS NOT NULL
+    WHERE k.forked = 1
+       OR c.cancel_with_parent = 1
+      AND (k.asked IS NOT NULL OR c.parent_identity NOT IN (
+          SELECT identity FROM onward_record
+          WHERE namespace = :namespace AND run = :uid AND seq < CAST(:cut AS BIGINT)))
+      AND (SELECT count(*) FROM onward_run n INDEXED BY onward_run_parent
+           WHERE n.namespace = :namespace AND n.parent = k.uid AND n.parent IS NOT NULL
+             AND n.parent_identity = c.parent_identity AND n.newest <> 0
+             AND n.state = 'succeeded' AND n.id <> coalesce(n.chain, n.uid)) = 0
 )
-SELECT e.name, e.key, k.asked FROM forked k
+SELECT e.name, e.key FROM family k
 CROSS JOIN onward_effect e INDEXED BY onward_effect_run
     ON e.namespace = :namespace AND e.run = k.uid AND e.run IS NOT NULL
-WHERE e.attempt > 0
+WHERE k.forked = 1 AND e.attempt > 0
   AND e.state IN ('in_flight', 'needs_reconcile', 'indeterminate', 'applied', 'skipped')
 ORDER BY e.created_at, e.key;
 
