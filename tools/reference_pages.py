@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import onward
 from onward import errors, handles, pipelines, schedules
-from onward.engine import views
+from onward.engine import effect_views, views
 from onward.engine.sending import Cancelling
 from onward.runtime.worker.worker import Worker
 from onward.sdk import bulk, cache, current, dead, effects, mapping, within, workers
@@ -98,7 +98,8 @@ PAGES = {
             "Runs": (onward.Run, onward.RunInfo, handles.HistoryEvent, views.ErrorInfo),
             "Results": (
                 *(handles.Blocker, views.UnservedRun, views.PendingSignal, Cancelling),
-                *(views.EffectInfo, views.EffectChoice, views.FailureGroup, views.Discard),
+                *(effect_views.EffectInfo, effect_views.EffectChoice),
+                *(views.FailureGroup, views.Discard),
                 *(bulk.BulkAnswer, bulk.BulkReport, bulk.Refusal, views.CacheEntry),
                 *(handles.WorkerInfo,),
             ),

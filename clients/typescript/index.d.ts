@@ -107,12 +107,12 @@ export function workflow<I, O>(
 export interface WorkerOptions {
   steps?: Step[];
   workflows?: Workflow[];
-  /** The queues whose runs it takes. Default `['default']`. */
+  /** The queues whose runs the worker takes. Default `['default']`. */
   queues?: string[];
   tags?: string[];
-  /** How many runs it executes at a time. Default 100. */
+  /** How many runs the worker executes at a time. Default 100. */
   slots?: number;
-  /** The version of the code. A run that is pinned to a version is taken only by workers of that version. */
+  /** The version of the code. A run that is pinned to a version is taken only by workers with that version. */
   version?: string;
   /** The API key; by default, the value of the environment variable ONWARD_KEY. */
   key?: string;
@@ -129,8 +129,9 @@ export interface WorkerOptions {
 /** Executes steps and workflows for an Onward server. */
 export class Worker {
   /**
-   * @param url `onward://host[:7170][,host2[:port2]][?ca=FILE][&cert=FILE]`; by default the variable ONWARD_URL. `ca` is
-   * the certificate authority of the server. `cert` is a PEM file with this client's certificate chain and private key.
+   * @param url `onward://host[:7170][,host2[:port2]][?ca=FILE][&cert=FILE]`; by default the variable ONWARD_URL.
+   * `ca` is a PEM file with the server's certificate authority. `cert` is a PEM file with this client's certificate chain
+   * and private key.
    */
   constructor(url: string | undefined, options?: WorkerOptions);
   /** Run the worker until `stop()`, SIGTERM or SIGINT. */
@@ -142,7 +143,7 @@ export class Worker {
 /** Throw this in a step that must not be tried again. */
 export class Fatal extends Error {}
 
-/** Throw this in a step to have it tried again, after `after` if it is given. */
+/** Throw this in a step to have the step tried again; pass `after` to set the delay. */
 export class Retryable extends Error {
   constructor(message?: string, options?: { after?: Duration; cause?: unknown });
 }
@@ -170,7 +171,7 @@ export class RunCancelled extends Error {
   readonly reason: string;
 }
 
-/** An attempt of a step, or a wait, took longer than its timeout. */
+/** An attempt at a step, or a wait, took longer than its timeout. */
 export class TimedOut extends Error {}
 
 /** The run was cancelled, or its deadline has passed. Clean up, then let this error propagate. */

@@ -211,7 +211,7 @@ export class Connection {
   }
 
   #onGoodbye(goodbye) {
-    this.#onBroken(this.#stream, new Error(`the server is stopping: ${goodbye.why}`));
+    this.#onBroken(this.#stream, new Error(`the server ended the stream: ${goodbye.why}`));
   }
 
   #onHello(kind, body) {

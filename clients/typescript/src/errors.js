@@ -29,7 +29,7 @@ export class BadInput extends Error {
 /** A value is larger than the limit, or cannot be stored without being changed. */
 export class Unencodable extends Error {}
 
-/** An attempt of a step, or a wait, took longer than its timeout. */
+/** An attempt at a step, or a wait, took longer than its timeout. */
 export class TimedOut extends Error {
   constructor(what, limit) {
     super(`${what} took longer than ${limit}. Catch TimedOut, or allow more time.`);

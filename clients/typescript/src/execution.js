@@ -467,14 +467,14 @@ export class Execution {
   drop() {
     if (this.isGone) return;
     this.host.log('run.lost', { run: this.claimed.id });
-    this.leave();
+    this.leave('this worker no longer owns the run');
   }
 
-  leave() {
+  leave(why = 'its result is no longer needed') {
     if (this.isGone) return;
     this.stop();
     this.isGone = true;
-    this.#steps.stopAll('this worker no longer owns the run');
+    this.#steps.stopAll(why);
     this.host.left(this);
   }
 

@@ -99,7 +99,7 @@ export class Session {
     this.#wake();
     clearTimeout(this.#progressTimer);
     this.lost = this.held();
-    for (const execution of [...this.running.values()]) execution.leave();
+    for (const execution of [...this.running.values()]) execution.leave('this worker no longer owns the run');
     this.connection.close();
     await renewer.stop();
     await claiming;
@@ -274,7 +274,7 @@ export class Session {
 
   /** Pause a run that newer code may be able to read. */
   async #refuse(run, error) {
-    const reason = encodeError(new Divergence(`the history of the run cannot be read: ${error.message}`));
+    const reason = encodeError(new Divergence(`the run's history cannot be read: ${error.message}`));
     const { uid, fence, seq = 0, inbox: seen = 0 } = run;
     const code = this.#programOf(run)?.code;
     const move = { state: 'paused', reason: 'divergence', error: reason, parked_by: code, seen, seq };

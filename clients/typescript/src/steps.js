@@ -2,7 +2,7 @@
 
 import { beginAttempt } from './attempt.js';
 import { decode, encodeError } from './codec.js';
-import { Cancelled, errorFields } from './errors.js';
+import { errorFields } from './errors.js';
 import { decide } from './retry.js';
 
 export class Steps {
@@ -88,6 +88,6 @@ export class Steps {
 
   /** Stop all attempts: the run leaves its worker. */
   stopAll(why) {
-    for (const attempt of this.#attempts.values()) attempt.stop(new Cancelled(why));
+    for (const attempt of this.#attempts.values()) attempt.stop(new Error(`the step was stopped: ${why}`));
   }
 }

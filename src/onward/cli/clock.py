@@ -39,10 +39,10 @@ def add_clock(root: click.Group) -> None:
     async def clock(context: CommandContext, *, reset: bool, retime: bool, accept: bool) -> int:
         """Compare the store's time with this machine's clock.
 
-        The time of a SQLite file never goes back by itself: if this machine's clock was ahead for a
-        moment, the file's time stays ahead and runs at half speed until the clock catches up. Make
-        sure that this machine's clock is right, then use --reset. You can do this while workers are
-        running.
+        The time of a SQLite file never goes back on its own: if this machine's clock was ahead for
+        a moment, the file's time stays ahead and runs at half speed until the clock catches up.
+        Make sure that this machine's clock is right, then use --reset. You can do this while
+        workers are running.
 
         Timers keep their due times: a timer that was set while the time was ahead fires late. When
         the time is right again, --retime restarts such timers and delayed starts: each waits its

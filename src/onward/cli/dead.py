@@ -1,4 +1,4 @@
-"""`onward dead`: failed runs that were neither retried nor discarded."""
+"""`onward dead`: failed and timed-out runs that await a decision."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 def dead() -> None:
     """List, replay and discard failed runs.
 
-    A dead letter is a run that failed or timed out, and was neither retried nor discarded. To act
-    on many runs at once, use `onward runs retry` and `onward runs discard` with filters.
+    A dead letter is a run that failed or timed out and has not been discarded, unless a newer run
+    with the same id exists. To act on many runs at once, use `onward runs retry` and
+    `onward runs discard` with filters.
     """
 
 

@@ -8,7 +8,7 @@ from onward.cli.output import from_text, time_text
 from onward.core.run import TERMINAL
 
 if TYPE_CHECKING:
-    from onward.engine.views import EffectAttemptInfo, EffectInfo
+    from onward.engine.effect_views import EffectAttemptInfo, EffectInfo
 
 ATTEMPTS_HEAD = ("ATTEMPT", "BEGAN", "TOOK", "OUTCOME", "ERROR")
 

@@ -19,7 +19,7 @@ from onward.sdk import effect as effect_module
 
 if TYPE_CHECKING:
     from onward.cli.command import CommandContext
-    from onward.engine.views import EffectChoice, EffectInfo
+    from onward.engine.effect_views import EffectChoice, EffectInfo
 
 SHORT = 12
 """How much of the id of an effect is shown in lists; the rest is hardly ever needed."""

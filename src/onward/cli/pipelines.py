@@ -84,7 +84,7 @@ async def show_pipeline(context: CommandContext, *, name: str) -> int:
 async def trigger(context: CommandContext, *, name: str, producer: str | None) -> int:
     """Run producers of a pipeline as soon as possible.
 
-    Their schedules stay as they are. Consumers run by themselves when there are events.
+    Their schedules stay as they are. Consumers run on their own when there are events.
     """
     names = await context.app.pipelines.trigger(name, producer)
     context.out.done({"pipeline": name, "producers": names}, f"{', '.join(names)} will run soon")

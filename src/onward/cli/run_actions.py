@@ -28,7 +28,7 @@ _ENDED = ["failed", "timed_out", "cancelled", "paused"]
 @click.option("--state", type=click.Choice(_OPEN), help="Only runs in this state.")
 @click.option("--force", is_flag=True, help="End the run at once, without cleanup.")
 @click.option("--grace", metavar="TIME", help="How long cleanup may take; by default, a minute.")
-@click.option("--wait", is_flag=True, help="Wait until the runs, given by ids, have ended.")
+@click.option("--wait", is_flag=True, help="Wait until the runs have ended; requires ids.")
 async def cancel(
     context: CommandContext,
     *,
@@ -38,7 +38,7 @@ async def cancel(
     wait: bool,
     **asked: Any,
 ) -> int:
-    """Cancel runs, given by their ids or by filters.
+    """Cancel runs, selected by id or by filters.
 
     Filters start a bulk action. Exits with 1 if a run had already ended or, with --wait, did not
     end as cancelled.
@@ -127,7 +127,7 @@ async def resume(context: CommandContext, *, ids: tuple[str, ...], **asked: Any)
 @click.option("--state", type=click.Choice(_ENDED), help="Only runs in this state.")
 @click.option("--force", is_flag=True, help="Retry even if effects may have undone work.")
 async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool, **asked: Any) -> int:
-    """Retry failed runs, given by their ids or by filters.
+    """Retry failed runs, selected by id or by filters.
 
     A new run under the same id continues from the call that failed. Filters start a bulk action on
     dead letters. Exits with 1 if a run has not failed, or if it sent effects because of its error:
@@ -154,7 +154,7 @@ async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool, *
 async def discard(
     context: CommandContext, *, ids: tuple[str, ...], reason: str, by: str | None, **asked: Any
 ) -> int:
-    """Discard dead letters, given by their ids or by filters.
+    """Discard dead letters, selected by id or by filters.
 
     The runs stay failed, and `onward dead list` no longer lists them. Filters start a bulk action.
     Exits with 1 if a run is not a dead letter.

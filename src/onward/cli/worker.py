@@ -117,8 +117,8 @@ def add_worker(root: click.Group) -> None:
 
         MODULE is imported from the current folder. APP is the name of an App in the module; by
         default, `app` or the only App. The worker executes all workflows that the module defines or
-        imports, and creates the schedules at its top level. The worker uses the App's store. Only
-        --db and --namespace override it; the environment and the settings file do not.
+        imports, and creates the schedules at the module's top level. The worker uses the App's
+        store. Only --db and --namespace override it; the environment and the settings file do not.
 
         After the first SIGTERM or Ctrl-C, the worker takes no more runs and waits up to --drain for
         running steps. After the second, it abandons these steps. In both cases, another worker
@@ -126,8 +126,8 @@ def add_worker(root: click.Group) -> None:
         The worker logs to stderr (with --json, one object per line).
 
         Exit status: 0 after a signal or `onward workers drain`; 1 if the store is unavailable at
-        startup, or the worker failed; 2 if the module, an option or the store is wrong; 70 if the
-        code of a run has blocked the worker for --stall-limit; 143 or 130 after a second SIGTERM or
+        startup, or the worker failed; 2 if the module, an option or the store is wrong; 70 if a
+        run's code has blocked the worker for --stall-limit; 143 or 130 after a second SIGTERM or
         Ctrl-C.
         """
         loop_factory = _uvloop() if uvloop else None

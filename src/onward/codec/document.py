@@ -34,7 +34,7 @@ def read(data: bytes | str) -> Any:
 def surrogate(tree: Any) -> ValueRefused:
     """Return the refusal of a tree in which some text is no Unicode, with the place."""
     refused = ValueRefused(
-        "has a lone surrogate, which is half a character",
+        "contains a lone surrogate, which is half a character",
         "Pass bytes, or clean the text with errors='replace'.",
     )
     refused.steps = _steps_to_surrogate(tree) or []

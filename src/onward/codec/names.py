@@ -33,13 +33,13 @@ def check_id(text: object, what: str) -> str:
         return str.__str__(text)
     if _CONTROL.search(text):
         raise BadInput(
-            what, "has a control character (NUL, CR, LF, …)", "Use printable characters."
+            what, "contains a control character (NUL, CR, LF, …)", "Use printable characters."
         )
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
         raise BadInput(
-            what, "has a lone surrogate, which is half a character", "Remove or replace it."
+            what, "contains a lone surrogate, which is half a character", "Remove or replace it."
         ) from None
     if size > MAX_ID_BYTES:
         raise BadInput(

@@ -60,7 +60,7 @@ def tip(members: Iterable[Member]) -> str:
     while at in after and steps < len(line):
         at, steps = after[at], steps + 1
     if at is None or steps != len(line) or len(after) != len(line):
-        raise InvariantBroken(f"{len(line)} runs of one id are not a simple chain")
+        raise InvariantBroken(f"{len(line)} runs with one id do not form a simple chain")
     return at
 
 

@@ -79,7 +79,9 @@ class Retry:
     def delay_after(self, attempt: int, randomness: float) -> Duration:
         """Return the wait after the failure of `attempt` (from 1); `randomness` is from 0 to 1."""
         if attempt < 1 or not 0 <= randomness <= 1:
-            raise InvariantBroken(f"a wait after attempt {attempt} with randomness {randomness}")
+            raise InvariantBroken(
+                f"there is no wait after attempt {attempt} with randomness {randomness}"
+            )
         grown = self._grown(attempt)
         return grown + math.floor(grown * self.jitter * randomness)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onward.core.retention import Retention
     from onward.engine.clock import Reading
     from onward.engine.doctor import Part
+    from onward.engine.effect_views import EffectChoice, EffectInfo
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.open_runs import OpenRun
     from onward.engine.pipeline_engine import PipelineEngine
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from onward.engine.views import (
         Blocker,
         CacheEntry,
-        EffectChoice,
-        EffectInfo,
         FailureGroup,
         HistoryEvent,
         PendingSignal,

@@ -1,4 +1,4 @@
-"""Dead letters: failed runs that were neither retried nor discarded."""
+"""Dead letters: failed and timed-out runs that await a decision."""
 
 from __future__ import annotations
 

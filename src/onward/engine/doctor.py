@@ -183,11 +183,11 @@ async def _late(store: Store, age: Duration) -> list[Finding]:
         return []
     names = [run.id for run in waiting]
     is_full = any([await full_workers(store, run) for run in waiting[:MAX_NAMED]])
-    meaning = "Live workers serve their queues, but claim none of them"
-    advice = "Check the logs of these workers"
+    meaning = "Live workers serve their queues, but claim none of these runs"
+    advice = "Check the logs of the workers. To list the workers"
     if is_full:
         meaning = "Live workers serve their queues, but have no free slots"
-        advice = "Start more workers, or raise --slots. To see them"
+        advice = "Start more workers, or raise --slots. To list the workers"
     text = f"{count_of(names, 'run')} ready for more than {show(age)}: {some_of(names)}"
     return [Finding("late", text, meaning, f"{advice}: onward workers list")]
 

@@ -8,7 +8,7 @@ from onward.core.effect import EffectState, settled
 from onward.core.run import TERMINAL
 from onward.engine import effects
 from onward.engine.display import shown_failure, shown_time, shown_time_or_none, shown_value
-from onward.engine.views import EffectAttemptInfo, EffectChoice, EffectInfo
+from onward.engine.effect_views import EffectAttemptInfo, EffectChoice, EffectInfo
 from onward.model.effects import read_attempts
 from onward.store.runs import ledger
 

@@ -77,7 +77,7 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
         yield Finding(
             "free_space",
             f"{_size(health.free)} of the file's {_size(health.size)} is unused",
-            "New runs use that space; the file does not shrink by itself",
+            "New runs use that space; the file does not shrink on its own",
             "To shrink the file, stop all workers, then run: sqlite3 FILE VACUUM",
         )
     for table in health.tables:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from onward.engine.client_engine import ClientEngine, Decision, FailurePeriod
     from onward.engine.clock import Reading
     from onward.engine.doctor import Part
+    from onward.engine.effect_views import EffectChoice, EffectInfo
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.pipeline_engine import PipelineEngine
     from onward.engine.schedule_engine import ScheduleEngine
@@ -64,8 +65,6 @@ if TYPE_CHECKING:
     from onward.engine.views import (
         Blocker,
         CacheEntry,
-        EffectChoice,
-        EffectInfo,
         FailureGroup,
         HistoryEvent,
         PendingSignal,

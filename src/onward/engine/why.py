@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from onward.engine.views import EffectInfo, PendingCall, RunInfo, RunReport
+    from onward.engine.effect_views import EffectInfo
+    from onward.engine.views import PendingCall, RunInfo, RunReport
     from onward.model.runs import RunRow
     from onward.model.workers import Renewal
     from onward.store.store import Store
@@ -158,7 +159,8 @@ def _blockers(report: RunReport) -> list[Blocker]:
 def _gone(text: str, report: RunReport) -> Blocker:
     """Return that the worker of a running run does not execute it any more."""
     if report.is_taken_over:
-        return Blocker("takeover", text, "Wait; another worker takes over the run within one lease")
+        move = "Wait; another worker takes over the run within one lease period"
+        return Blocker("takeover", text, move)
     return Blocker("worker", text, "Start a worker: onward worker MODULE")
 
 

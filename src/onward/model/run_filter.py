@@ -30,7 +30,7 @@ class RunQuery(NamedTuple):
     """Also those that other runs have started."""
     family: Family | None = None
     dead: bool = False
-    """Only dead letters: failed or timed out, and neither retried nor discarded."""
+    """Only dead letters: failed and timed-out runs that await a decision."""
     error: str | None = None
     """The type of the error of a dead letter, with or without its module."""
     failed_step: str | None = None

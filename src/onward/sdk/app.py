@@ -154,7 +154,7 @@ class App(RunOperations, PublishOperations):
         self.schedules = Schedules(self._opened, self._handle)
         """Rules that start runs by cron or interval."""
         self.dead = Dead(self._opened, self.retry)
-        """Dead letters: failed runs that were neither retried nor discarded."""
+        """Dead letters: failed and timed-out runs that await a decision."""
         self.bulk = Bulk(self._opened)
         """Actions on all runs that match a filter."""
         self.workers = Workers(self._opened)

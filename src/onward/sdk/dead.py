@@ -1,4 +1,4 @@
-"""`app.dead`: dead letters, which are failed runs that were neither retried nor discarded."""
+"""`app.dead`: dead letters, which are failed and timed-out runs that await a decision."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from onward.codec import encode, json_kind
 from onward.core.effect import Verdict
 from onward.engine.client_engine import Decision
+from onward.engine.effect_views import EffectChoice, EffectInfo
 from onward.engine.payloads import pack
-from onward.engine.views import EffectChoice, EffectInfo
 from onward.errors import BadInput, VerdictRefused
 from onward.sdk import effect as effect_module
 from onward.sdk.inside import refuse_in_body

@@ -128,7 +128,7 @@ class SyncApp(_Sync[App]):
         self.cache = SyncCache(app.cache, self._background)
         """The result cache: list and purge the results of steps that runs share."""
         self.dead = SyncDead(app.dead, self._background)
-        """Dead letters: failed runs that were neither retried nor discarded."""
+        """Dead letters: failed and timed-out runs that await a decision."""
         self.workers = SyncWorkers(app.workers, self._background)
         """The workers of this store: list and drain them."""
         self.queues = SyncQueues(app.queues, self._background)

@@ -82,9 +82,9 @@ class Keepalive:
         """Send pings that are due, and end streams on which nothing arrives."""
         for stream in self._streams():
             if now - stream.heard_at > SILENCE_SECONDS:
-                stream.end("it was silent for too long")
+                stream.end("the client was silent for too long")
             elif stream.outbox.is_stuck(now):
-                stream.end("it stopped reading responses")
+                stream.end("the client stopped reading responses")
             elif now - stream.pinged_at >= PING_SECONDS:
                 stream.pinged_at = now
                 stream.ping()

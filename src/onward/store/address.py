@@ -184,5 +184,6 @@ def _postgres(url: str) -> PostgresAddress:
     if pooled not in ("true", "false"):
         raise BadStoreUrl(str(clean), "has a pgbouncer option that is neither true nor false")
     if not (schema.isidentifier() and schema.isascii() and schema == schema.lower()):
-        raise BadStoreUrl(str(clean), "names a schema that is not a plain lower-case word")
+        fact = "has an onward_schema option that is not a plain lower-case word"
+        raise BadStoreUrl(str(clean), fact)
     return PostgresAddress(clean.url, pooled == "true", schema)

@@ -285,7 +285,7 @@ async def test_a_new_parameter_that_parks_a_run_is_named(app: App) -> None:
 
         told = await parked(app, run, deployed(new))
 
-        assert "If you added unit to its parameters, give the new parameter a default." in told
+        assert "If you added the parameter unit, give it a default." in told
 
 
 async def test_a_new_parameter_with_its_default_value_parks_nothing(app: App) -> None:

@@ -118,7 +118,7 @@ def test_data_that_no_member_takes_is_refused() -> None:
 
 @pytest.mark.parametrize("label", ['"Triangle"', "[]", "1"])
 def test_a_member_that_the_union_does_not_have_is_refused(label: str) -> None:
-    with pytest.raises(Undecodable, match=r"names a member that Circle \| Square does not have"):
+    with pytest.raises(Undecodable, match=r"has a type that Circle \| Square does not contain"):
         decode(stored(f'{{"$": {label}, "of": {{"size": 1}}}}'), Circle | Square)
 
 

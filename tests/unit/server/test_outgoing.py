@@ -107,7 +107,7 @@ async def test_a_client_that_takes_no_frame_for_some_seconds_is_disconnected() -
     while not stream.why:
         await asyncio.sleep(1)
         keepalive.look(asyncio.get_running_loop().time())
-    assert stream.why == "it stopped reading responses"
+    assert stream.why == "the client stopped reading responses"
     assert asyncio.get_running_loop().time() - begun == pytest.approx(14, abs=1)
     sending.cancel()
     await asyncio.wait([sending])

@@ -57,7 +57,7 @@ def check_number(value: float) -> None:
                 "Pass it as text.",
             )
     elif not isfinite(value):
-        raise ValueRefused("is NaN or infinite, which JSON does not have", "Pass None instead.")
+        raise ValueRefused("is NaN or infinite, which JSON cannot represent", "Pass None instead.")
 
 
 class Anything(Shape):

@@ -75,7 +75,7 @@ class Union(Shape):
             label = data[MEMBER]
             member = self._by_label.get(label) if type(label) is str else None
             if member is None:
-                raise Misfit(f"names a member that {self.name} does not have")
+                raise Misfit(f"has a type that {self.name} does not contain")
             return member.lift(data[OF])
         members = self._by_kind[kind]
         if len(members) == 1:

@@ -216,7 +216,7 @@ class Replay:
         if seq is None:
             return
         if seq != self._last + 1:
-            raise InvariantBroken(f"record {identity} has {seq} after {self._last}")
+            raise InvariantBroken(f"record {identity} has position {seq}, not {self._last + 1}")
         self._last = seq
         if seq > self.length:
             self.length = seq

@@ -246,13 +246,13 @@ def _reported(run: RunStatus, fact: OwnFact, now: Instant) -> RunStatus:
             return _put(run, RunState.WAITING, due=due)
         case Paused(reason):
             if reason not in PAUSES:
-                raise InvariantBroken(f"a run cannot pause for {reason}")
+                raise InvariantBroken(f"a run cannot pause with the reason {reason}")
             return _put(run, RunState.PAUSED, reason)
         case Returned(continued):
             return _put(run, RunState.SUCCEEDED, Reason.CONTINUED if continued else None)
         case Raised(reason):
             if reason not in FAILURES:
-                raise InvariantBroken(f"a run cannot fail for {reason}")
+                raise InvariantBroken(f"a run cannot fail with the reason {reason}")
             return _put(run, RunState.FAILED, reason)
         case Unwound(why):
             return _cancelled(run, why)
@@ -263,7 +263,7 @@ def _cancelled(run: RunStatus, why: Reason | None) -> RunStatus:
     if why is Reason.DEADLINE:
         return _put(run, RunState.TIMED_OUT, why)
     if why not in CANCELS:
-        raise InvariantBroken(f"a cancel cannot have the reason {why}")
+        raise InvariantBroken(f"a cancellation cannot have the reason {why}")
     return _put(run, RunState.CANCELLED, why)
 
 

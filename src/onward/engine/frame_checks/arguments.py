@@ -40,7 +40,7 @@ def check_registration(registration: Registration, limits: FrameLimits) -> Frame
     """
     listed = (*registration.queues, *registration.tags, *registration.names)
     if any("\n" in text for text in listed):
-        return FrameRefusal("text", "a queue, a tag or a name has a line break")
+        return FrameRefusal("text", "a queue, a tag or a name contains a line break")
     names = (registration.worker, registration.host, registration.version or "", *listed)
     if max(map(len, names)) > MAX_KEY:
         return FrameRefusal("size", "a string in the registration is too long")

@@ -27,9 +27,9 @@ from onward.store.pipelines.overview import deliveries_of
 
 if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
+    from onward.engine.effect_views import EffectInfo
     from onward.engine.pipeline_engine import InputFilter
     from onward.engine.pipelines.views import EventInfo
-    from onward.engine.views import EffectInfo
     from onward.model.effects import EffectRow
     from onward.store.database import Tx
     from onward.store.pipelines.inputs import InputRow
@@ -152,7 +152,7 @@ def _notes(row: InputRow, events: list[EventInfo], effects: list[EffectInfo]) ->
     )
     if consumed:
         verb = "event was" if consumed == 1 else "events were"
-        notes.append(f"{consumed} {verb} consumed before or after the skip")
+        notes.append(f"{consumed} {verb} consumed")
     return notes
 
 

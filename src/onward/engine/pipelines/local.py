@@ -145,7 +145,9 @@ def _still_blocked(pipeline: str, run: str, followed: Followed) -> PipelineBlock
     return PipelineBlocked(
         f"pipeline {pipeline!r}",
         f"is still blocked: run {run} cannot be retried ({fact or followed.fate})",
-        f"{move[:1].upper()}{move[1:] or 'See the reason'}: onward why {run}",
+        f"{move[:1].upper()}{move[1:]}. For details: onward why {run}"
+        if move
+        else f"See the reason: onward why {run}",
     )
 
 

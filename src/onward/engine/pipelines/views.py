@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from onward.engine.effect_views import EffectInfo
 from onward.engine.redaction import PayloadText, PayloadValue
-from onward.engine.views import EffectInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,8 +238,9 @@ def _likely_causes(recorded: bytes | None, asked: bytes | None) -> Iterable[str]
     before, now = (_by_name(kept) for kept in (recorded, asked))
     added = sorted(now.keys() - before.keys())
     if recorded is not None and added and before == {name: now.get(name) for name in before}:
-        names = ", ".join(added)
-        yield f"If you added {names} to its parameters, give the new parameter a default."
+        one = len(added) == 1
+        what = f"the parameter {added[0]}" if one else f"the parameters {', '.join(added)}"
+        yield f"If you added {what}, give {'it a default' if one else 'them defaults'}."
     yield (
         "If you did not deploy anything, the body is not deterministic: use onward.now(), "
         "onward.random(), onward.uuid()."

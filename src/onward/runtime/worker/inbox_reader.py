@@ -103,8 +103,6 @@ class InboxReader:
         """Return the error if the last message has a number that its run has not counted up to."""
         if seen <= counted or not await self._engine.messages(execution.uid, [seen]):
             return None
-        row, fact = (
-            f"message {seen} of run {execution.uid}",
-            f"its run has received {count_text(counted, 'message')}",
-        )
-        return UnreadableRow(row, f"its number is too high: {fact}")
+        row = f"message {seen} of run {execution.uid}"
+        received = count_text(counted, "message")
+        return UnreadableRow(row, f"its number is too high, because its run received {received}")

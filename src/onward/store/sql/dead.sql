@@ -1,5 +1,5 @@
--- Dead letters: runs that failed or timed out, and were neither retried nor discarded. The indexes are
--- partial: what is read does not grow with the runs that have ended otherwise.
+-- Dead letters: failed and timed-out runs that await a decision. The indexes are partial: what is read
+-- does not grow with the runs that have ended otherwise.
 
 -- part: dead
 state IN ('failed', 'timed_out') AND newest = 1 AND cancel_with_parent = 0 AND discarded_at IS NULL

@@ -24,7 +24,7 @@ WAIT_LIMIT: Duration = MINUTE
 _OTHER = "Nothing was written. If that process is stopped or hangs, resume or end it"
 _OWN = (
     "Nothing was written. A connection of this process has an open transaction on the file: "
-    "commit it before you open the app or call it"
+    "commit the transaction before you open or call the app"
 )
 
 SHORT_LIMIT: Duration = 5 * SECOND

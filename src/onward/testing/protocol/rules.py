@@ -41,7 +41,7 @@ RULES = {
     "crashes": "The first commit of a run resets its crash count; a run with five crashes fails.",
     "cancel": "A cancel is recorded, the code may clean up, and the run ends as cancelled.",
     "pauses": "A held run starts nothing new, and pauses when nothing is in progress.",
-    "news": "After news of a run, a worker reads its inbox, and drops the run if it was lost.",
+    "news": "After news of a run, a worker reads the run's inbox, or drops the run if it was lost.",
     "lost": "After the fate `lost`, nothing more is written to the run with that fence.",
     "refused": "A refused commit is not sent again; its run ends or is dropped.",
     "reconnect": "After a broken stream a worker reconnects with its id, runs and fences.",

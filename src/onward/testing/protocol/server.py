@@ -275,7 +275,9 @@ class ScriptedServer:
     def _answer(
         self, stream: PlayedStream, request: Any, kind: str, body: Any, **rest: Any
     ) -> None:
-        response = messages.Response(id=request.id, at=self.engine.now, **{kind: body}, **rest)
+        # Outcomes of commits are matched by `no`: a server may answer several requests at once.
+        request_id = 0 if kind == "commits" else request.id
+        response = messages.Response(id=request_id, at=self.engine.now, **{kind: body}, **rest)
         if kind in self.faults.held:
             self._kept.append((stream, response))
         elif self.faults.dropped[kind] > 0:
