@@ -17,6 +17,7 @@ from onward.engine import (
     client_engine,
     clock,
     doctor,
+    effect_views,
     flows,
     health_findings,
     open_runs,
@@ -51,10 +52,10 @@ from onward.store import invariants
 
 _MODULES = (
     collections.abc, datetime, codec, core_bulk, effect, flow, instant, retention, client_engine,
-    clock, doctor, flows, health_findings, open_runs, pipeline_engine, schedule_engine, search,
-    sending, stats, views, workers, pipeline_views, schedule_views, bulk, claims, commits, effects,
-    following, health, messages, pipelines, records, run_filter, runs, schedules, model_flow,
-    model_retention, model_workers, invariants,
+    clock, doctor, effect_views, flows, health_findings, open_runs, pipeline_engine,
+    schedule_engine, search, sending, stats, views, workers, pipeline_views, schedule_views, bulk,
+    claims, commits, effects, following, health, messages, pipelines, records, run_filter, runs,
+    schedules, model_flow, model_retention, model_workers, invariants,
 )  # fmt: skip
 
 NAMES: dict[str, Any] = {
