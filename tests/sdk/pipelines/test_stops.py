@@ -205,7 +205,7 @@ async def test_a_consumer_run_cannot_be_forked(app: App) -> None:
     async with working(app, pipelines=[made.pipeline]):
         await app.publish(made.letters, "a", id="1")
         run = await until_run(app, made.handler("Book"), "succeeded")
-        with pytest.raises(RunOver, match="replay"):
+        with pytest.raises(RunOver, match="Replay its events"):
             await app.fork(run.id)
         with pytest.raises(RunOver):
             await app.retry(run.id)
