@@ -233,7 +233,9 @@ async def test_no_resume_starts_a_run_while_an_effect_is_uncertain(memory: App) 
         [run] = await runs_of(memory, made.handler("Book"))
         await memory.cancel(run.id, force=True)
         for name in (made.name, None):
-            with pytest.raises(PipelineBlocked, match=r"Resolve the effect first\. For details: onward why"):
+            with pytest.raises(
+                PipelineBlocked, match=r"Resolve the effect first\. For details: onward why"
+            ):
                 await memory.pipelines.resume(name)
         assert (await memory.pipelines.get(made.name)).state == "blocked"
         assert len(await runs_of(memory, made.handler("Book"))) == 1
