@@ -244,7 +244,7 @@ def test_too_early_a_verdict_is_refused_with_the_time_from_which_it_counts(
 ) -> None:
     answer = ask("effects", "resolve", key(ask, "charge"), "not_applied", "--reason", "no trace")
     assert answer.status == 1
-    assert "it may still be sent until 2" in answer.err
+    assert "the call may still arrive until 2" in answer.err
 
 
 def test_a_verdict_on_what_has_changed_since_is_refused(shop: str, ask: Ask) -> None:

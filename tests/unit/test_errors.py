@@ -167,6 +167,14 @@ def test_a_pause_names_a_command_that_helps_with_its_reason(reason: str) -> None
     find_command(words[1:-1])
 
 
+def test_only_a_pause_for_an_effect_says_to_list_effects() -> None:
+    listed = "onward effects list --run r1"
+    assert listed in str(errors.RunPaused("r1", "approval"))
+    by_handler = str(errors.RunPaused("r1", "approval", "NeedsApproval: a manager must agree"))
+    assert listed not in by_handler
+    assert "onward runs resume r1" in by_handler
+
+
 def find_command(words: list[str]) -> None:
     """See that there is such a command, which takes these options."""
     command: Any = commands()

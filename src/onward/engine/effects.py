@@ -142,7 +142,7 @@ async def _rule(
 
     def rule(row: EffectRow, now: Instant, is_dropped: bool) -> Ruling:  # noqa: FBT001 - a callback
         if version is not None and version != row.version:
-            why = f"it has changed: its version is {row.version} now{_decision(row)}"
+            why = f"the effect has changed: its version is {row.version} now{_decision(row)}"
             raise VerdictRefused(key, why)
         match advance(as_effect(row), fact(is_dropped), _terms(row), now=now):
             case Moved(to):
@@ -172,9 +172,7 @@ def _check_undecided(row: EffectRow) -> None:
         VerdictRefused: there is such a verdict.
     """
     if decision := _decision(row):
-        fact = (
-            f"it is already decided{decision}; pass version {row.version} to overrule the decision"
-        )
+        fact = f"the effect is already decided{decision}; pass version {row.version} to overrule the decision"
         raise VerdictRefused(row.key, fact)
 
 

@@ -218,6 +218,8 @@ class RunPaused(UserError):
     def _next_move(self) -> str:
         run = quote(self.run)
         match self.reason:
+            case "approval" if self.error:  # a handler raised NeedsApproval
+                return f"Once it is approved, resume it: onward runs resume {run} (or cancel it)."
             case "reconciliation" | "approval":
                 return f"List the effects that await your decision: onward effects list --run {run}"
             case "divergence":

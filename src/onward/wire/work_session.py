@@ -143,7 +143,7 @@ class WorkSession:
         late = [no for no, each in self._pending.items() if each.begun < before]
         for pending in [self._pending.pop(no) for no in late if self._pending[no].name != "claim"]:
             if not pending.done.done():
-                fact = f"has not answered the request {pending.name}"
+                fact = f"has not answered the {pending.name!r} request"
                 pending.done.set_exception(Unavailable(self._where, fact))
 
     def _over(self, _: object) -> None:
@@ -184,7 +184,9 @@ class WorkSession:
         if pending is None:
             return  # its caller was cancelled
         if kind != pending.name:
-            raise Unavailable(self._where, f"answered the request {pending.name} with {kind}")
+            raise Unavailable(
+                self._where, f"answered the {pending.name!r} request with a {kind!r} response"
+            )
         pending.parts.append(getattr(frame, kind))
         if frame.more:
             self._part_at = self._clock.monotonic()

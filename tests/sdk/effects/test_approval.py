@@ -124,7 +124,7 @@ async def test_an_approval_needs_a_reason_a_plan_and_the_version_that_was_seen(a
         info = await effect_of(app, run, "planned")
         with pytest.raises(BadInput, match="Pass a reason"):
             await app.effects.approve(info.id, reason=" ")
-        with pytest.raises(VerdictRefused, match="it has changed"):
+        with pytest.raises(VerdictRefused, match="the effect has changed"):
             await app.effects.approve(info.id, reason="fine", version=info.version + 1)
         with pytest.raises(NotFound):
             await app.effects.approve("no such effect", reason="fine")
@@ -163,7 +163,7 @@ async def test_a_plan_of_a_run_that_was_cancelled_is_never_sent(app: App) -> Non
         await run.cancel(grace="10ms")
         await until_state(run, "cancelled")
 
-        with pytest.raises(VerdictRefused, match="it was withdrawn"):
+        with pytest.raises(VerdictRefused, match="the effect was withdrawn"):
             await app.effects.approve(info.id, reason="fine")
         assert await run.state() == "cancelled"
     assert sent == []

@@ -237,7 +237,7 @@ async def test_a_verdict_is_needed_when_its_key_may_be_forgotten(app: App, bank:
         await until(is_too_late)
         fact = await refused(app, info, "ask_again")
 
-        assert f"its receiver remembers the key only until {known_until}" in fact
+        assert f"the receiver remembers the key only until {known_until}" in fact
         await app.effects.resolve(info.id, "applied", result="by hand", reason="looked")
         assert await run.result(timeout="60s") == "by hand"
     assert len(bank.sent) == times
@@ -296,7 +296,7 @@ async def test_that_it_did_not_happen_is_proof_and_lets_it_be_sent_again(
     async with working(app):
         run = await app.start(buys_twice, "card")
         info = await effect_of(app, run, "indeterminate")
-        assert "it may still be sent until" in await refused(app, info, "not_applied")
+        assert "the call may still arrive until" in await refused(app, info, "not_applied")
 
         async def is_judged() -> bool:
             try:

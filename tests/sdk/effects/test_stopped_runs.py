@@ -342,7 +342,7 @@ async def test_what_a_run_leaves_planned_is_withdrawn_however_it_ends(app: App, 
 
         assert (await app.effects.get(info.id)).state == "withdrawn"
         assert await app.effects.pending() == []
-        with pytest.raises(VerdictRefused, match="it was withdrawn"):
+        with pytest.raises(VerdictRefused, match="the effect was withdrawn"):
             await app.effects.approve(info.id, reason="fine")
     assert sent == []
 

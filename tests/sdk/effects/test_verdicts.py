@@ -316,7 +316,7 @@ async def test_a_verdict_on_what_has_changed_since_does_not_count(app: App) -> N
             return again.state == "indeterminate" and again.version > info.version
 
         await until(is_back)
-        assert "it has changed" in await refused(app, info.id, "skip", version=info.version)
+        assert "the effect has changed" in await refused(app, info.id, "skip", version=info.version)
 
 
 async def test_a_settled_effect_is_not_judged_again(app: App) -> None:

@@ -327,7 +327,7 @@ def test_an_effect_that_is_to_be_tried_later_is_not_sent_yet() -> None:
     later = changed(TRYING, due=NOW + 1)
 
     assert advance(later, Sent(), WITHOUT, now=NOW) == Refused(
-        "it is not due to be sent yet", until=NOW + 1
+        "the effect is not due to be sent yet", until=NOW + 1
     )
 
 

@@ -181,7 +181,7 @@ def test_it_is_not_sent_before_its_time() -> None:
     waiting = changed(REPEATING, due=NOW + 1)
 
     assert advance(waiting, Sent(), TERMS, now=NOW) == Refused(
-        "it is not due to be sent yet", until=NOW + 1
+        "the effect is not due to be sent yet", until=NOW + 1
     )
 
 
@@ -238,7 +238,7 @@ def test_an_operator_is_told_why_it_is_not_sent_any_more() -> None:
     refused = advance(STUCK, Judged(Verdict.ASK_AGAIN), TERMS, now=LAST + 1)
 
     assert refused == Refused(
-        "its receiver remembers the key only until 1970-01-01T01:16:40Z, so the effect could "
+        "the receiver remembers the key only until 1970-01-01T01:16:40Z, so the effect could "
         "happen twice"
     )
 

@@ -393,7 +393,7 @@ async def test_a_request_that_is_not_answered_in_time_is_unavailable() -> None:
         for _ in range(4):
             world.stream.put(messages.Response(ping=messages.Ping()))
             await asyncio.sleep(10)
-        with pytest.raises(Unavailable, match="has not answered the request owned"):
+        with pytest.raises(Unavailable, match="has not answered the 'owned' request"):
             await asking
 
 
@@ -402,7 +402,9 @@ async def test_a_wrong_answer_ends_the_stream() -> None:
         asking = asyncio.ensure_future(world.worker.owned())
         request = await world.stream.sent("owned")
         world.stream.answer(request, audit=messages.AuditReply())
-        with pytest.raises(Unavailable, match="answered the request owned with audit"):
+        with pytest.raises(
+            Unavailable, match="answered the 'owned' request with a 'audit' response"
+        ):
             await asking
         await world.network.greeted()
 

@@ -85,12 +85,12 @@ def _approval(
 ) -> Decision[LedgerEntry]:
     if effect.state is EffectState.WITHDRAWN:
         return Ignored(
-            "it was withdrawn: its run was cancelled or ended before the effect was sent"
+            "the effect was withdrawn: its run was cancelled or ended before the effect was sent"
         )
     if effect.state is not EffectState.PLANNED or effect.approved:
-        return Ignored(f"it is {effect.state} and does not need approval")
+        return Ignored(f"the effect is {effect.state} and does not need approval")
     if isinstance(fact, Approved) and fact.is_dropped:
-        return Refused("its run was cancelled or has ended, so the effect will not be sent")
+        return Refused("the run was cancelled or has ended, so the effect will not be sent")
     if isinstance(fact, Approved):
         return Moved(changed(effect, approved=True, due=now))
     return Moved(changed(effect, state=EffectState.FAILED))
@@ -100,11 +100,11 @@ def _sent(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[LedgerEnt
     waits_to_repeat = effect.state is EffectState.NEEDS_RECONCILE and not terms.reconciles
     is_safe = effect.state not in UNCERTAIN or (waits_to_repeat and _is_known(effect, terms, now))
     if settled(effect) or not is_safe:
-        return Refused(f"it is {effect.state}: nothing proves that sending is safe")
+        return Refused(f"the effect is {effect.state}: nothing proves that sending is safe")
     if not effect.approved:
-        return Refused("it is waiting for approval")
+        return Refused("the effect is waiting for approval")
     if effect.due is not None and effect.due > now:
-        return Refused("it is not due to be sent yet", until=effect.due)
+        return Refused("the effect is not due to be sent yet", until=effect.due)
     frame = window(terms, at=now)
     settle_until, known_until = frame.settle_until, effect.known_until
     if waits_to_repeat:  # a send before this one may still be on its way
@@ -133,9 +133,9 @@ def _answered(
     now: Instant,
 ) -> Decision[LedgerEntry]:
     if effect.state is EffectState.PLANNED:
-        return Refused("it was never sent")
+        return Refused("the effect was never sent")
     if effect.state not in UNCERTAIN:
-        return Ignored(f"it is {effect.state}: the answer comes too late")
+        return Ignored(f"the effect is {effect.state}: the answer comes too late")
     match fact:
         case HandlerReturned():
             return Moved(changed(effect, state=EffectState.APPLIED, asks=0, due=None))
@@ -145,7 +145,7 @@ def _answered(
         case RaisedNotApplied():
             return Moved(_failed(effect, fact, terms, now))
         case NotStarted() | Lost() if effect.state is not EffectState.IN_FLIGHT:
-            return Ignored("it is already uncertain")
+            return Ignored("the effect is already uncertain")
         case NotStarted():
             return Moved(_not_started(effect, now))
         case Lost():
@@ -207,10 +207,10 @@ def _disproven(effect: LedgerEntry, terms: Terms, now: Instant) -> LedgerEntry:
 def _given_up(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     if effect.state is not EffectState.NEEDS_RECONCILE:
         return Ignored(
-            f"it is {effect.state}: it is not waiting for anything that could be given up"
+            f"the effect is {effect.state}: it is not waiting for anything that could be given up"
         )
     if terms.reconciles or _is_known(effect, terms, now):
-        return Refused("its reconciler can still be asked, or it can be sent again")
+        return Refused("the reconciler can still be asked, or the effect sent again")
     return Moved(changed(effect, state=EffectState.INDETERMINATE, due=None))
 
 
@@ -218,7 +218,7 @@ def _reconciled(
     effect: LedgerEntry, fact: Reconciled, terms: Terms, now: Instant
 ) -> Decision[LedgerEntry]:
     if effect.state is not EffectState.NEEDS_RECONCILE:
-        return Ignored(f"it is {effect.state}: no answer from the reconciler is expected")
+        return Ignored(f"the effect is {effect.state}: no answer from the reconciler is expected")
     asked = changed(effect, asks=effect.asks + 1)
     if fact.answer is Answer.APPLIED:
         return Moved(changed(asked, state=EffectState.APPLIED, due=None))
@@ -236,13 +236,15 @@ def _reconciled(
 
 def _judged(effect: LedgerEntry, fact: Judged, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     if settled(effect):
-        return Ignored(f"it is already {effect.state}")
+        return Ignored(f"the effect is already {effect.state}")
     if fact.version is not None and fact.version != effect.version:
-        return Refused(f"it has changed: its version is {effect.version}, not {fact.version}")
+        return Refused(
+            f"the effect has changed: its version is {effect.version}, not {fact.version}"
+        )
     if effect.state in (EffectState.PLANNED, EffectState.FAILED):
         if fact.verdict is Verdict.SKIP:
             return Moved(changed(effect, state=EffectState.SKIPPED, due=None))
-        return Refused(f"it is {effect.state}, so its outcome is not uncertain")
+        return Refused(f"the effect is {effect.state}, so its outcome is not uncertain")
     opens = _proof_opens(effect, now)
     if effect.state is EffectState.IN_FLIGHT and opens is not None:
         return Refused(f"the call may be in progress until {instant_text(opens)}", until=opens)
@@ -258,13 +260,13 @@ def _judged_uncertain(
         case Verdict.SKIP:
             return Moved(changed(effect, state=EffectState.SKIPPED, due=None))
         case Verdict.NOT_APPLIED if opens is not None:
-            return Refused(f"it may still be sent until {instant_text(opens)}", until=opens)
+            return Refused(f"the call may still arrive until {instant_text(opens)}", until=opens)
         case Verdict.NOT_APPLIED if fact.is_dropped:
             return Moved(changed(effect, state=EffectState.FAILED, due=None))
         case Verdict.NOT_APPLIED:
             return Moved(_disproven(effect, terms, now))
         case Verdict.ASK_AGAIN if fact.is_dropped:
-            return Refused("its run was cancelled or has ended; the reconciler is no longer called")
+            return Refused("the run was cancelled or has ended; the reconciler is no longer called")
         case Verdict.ASK_AGAIN:
             return _asked_again(effect, terms, now)
     assert_never(fact.verdict)
@@ -274,10 +276,10 @@ def _asked_again(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[Le
     """Return an effect whose reconciler is asked once more, or whose receiver is, by a send."""
     if not terms.reconciles and not _is_known(effect, terms, now):
         if terms.idempotency_window is None or effect.known_until is None:
-            return Refused("it has no reconciler")
+            return Refused("the effect has no reconciler")
         until = instant_text(effect.known_until)
         return Refused(
-            f"its receiver remembers the key only until {until}, so the effect could happen twice"
+            f"the receiver remembers the key only until {until}, so the effect could happen twice"
         )
     return Moved(changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now))
 
@@ -290,9 +292,9 @@ def _proof_opens(effect: LedgerEntry, now: Instant) -> Instant | None:
 
 def _withdrawn(effect: LedgerEntry) -> Decision[LedgerEntry]:
     if settled(effect):
-        return Ignored(f"it is already {effect.state}")
+        return Ignored(f"the effect is already {effect.state}")
     if effect.state in UNCERTAIN:
-        return Refused(f"it is {effect.state}: it may have happened")
+        return Refused(f"the effect is {effect.state}: it may have happened")
     if effect.state is EffectState.PLANNED:
         return Moved(changed(effect, state=EffectState.WITHDRAWN, due=None))
     return Moved(changed(effect, due=None))  # it failed, and is not sent again
@@ -306,7 +308,7 @@ def _inherited(effect: LedgerEntry, now: Instant) -> Decision[LedgerEntry]:
     if effect.state is EffectState.FAILED:
         return Moved(changed(effect, attempt=0, asks=0, due=now))
     if effect.state in FINAL:
-        return Ignored(f"it is {effect.state} for the retry as well")
+        return Ignored(f"the effect is {effect.state} for the retry as well")
     if effect.state is EffectState.IN_FLIGHT:
-        return Refused("it is in flight: its outcome must be known first")
+        return Refused("the effect is in flight: its outcome must be known first")
     return Moved(effect)  # what is said of it from now on is said to the retry
