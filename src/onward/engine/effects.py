@@ -172,7 +172,8 @@ def _check_undecided(row: EffectRow) -> None:
         VerdictRefused: there is such a verdict.
     """
     if decision := _decision(row):
-        fact = f"the effect is already decided{decision}; pass version {row.version} to overrule the decision"
+        advice = f"pass version {row.version} to overrule the decision"
+        fact = f"the effect is already decided{decision}; {advice}"
         raise VerdictRefused(row.key, fact)
 
 
