@@ -48,7 +48,7 @@ _combined: dict[tuple[type[Any], type[Exception]], type[Any]] = {}
 
 
 class FieldError(OnwardError):
-    """An error made of fields, whose message is built from them."""
+    """The base class of errors that build their message from fields."""
 
     def __repr__(self) -> str:
         fields = vars(self) or {"message": str(self)}

@@ -148,8 +148,9 @@ class WouldResend(UserError):
         if self.by == "retry":
             return (
                 f"a retry of run {self.run} would restart a run below it that was forked, and "
-                f"resend the fork's effects: {self.effects}. Fork this run from the child call "
-                "with the child's result, or retry with force to resend them."
+                f"resend the fork's effects: {self.effects}. Instead, fork {self.run} from its "
+                "call to the child, with the result that the call should return, or retry with "
+                "force to resend the effects."
             )
         return (
             f"a {self.by} of run {self.run} would resend effects that happened, or may have "
