@@ -40,7 +40,7 @@
     │   └── RateLimited        more calls than the limit of a key or a namespace allows
     ├── LeaseLost              stop: another worker owns the run
     └── InvariantBroken        us: a bug in Onward, please report it
-        └── Rejected           the database refused a write that Onward should have refused
+        └── Rejected           a write that Onward should have refused earlier
 
 Each error has a stable `code`, and a message that says what failed, why, and what to do next.
 

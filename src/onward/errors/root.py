@@ -13,7 +13,7 @@ class OnwardError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A dataclass does not call Exception.__init__, so the default would lose the fields when
-        # an error crosses a process border (multiprocessing, pytest-xdist).
+        # an error crosses a process boundary (multiprocessing, pytest-xdist).
         made_of = self._bases or (type(self),)
         return _rebuild, (made_of, vars(self).copy(), self.args)
 

@@ -105,12 +105,12 @@ class InvariantBroken(FieldError):
 
 @dataclass(eq=False, repr=False)
 class Rejected(InvariantBroken):
-    """The database refused a value that Onward should have refused earlier, when you passed it."""
+    """The database cannot store a value that Onward should have refused earlier."""
 
     code: ClassVar[str] = "rejected"
 
     def __str__(self) -> str:
         return (
-            f"the database refused a write: {closed(self.fact)} Only this write is affected. "
+            f"a write was refused: {closed(self.fact)} Only this write is affected. "
             "This is a bug in Onward; please report it and quote this line."
         )

@@ -183,7 +183,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "effect",
             _WARNING,
             "run effect key error",
-            "the reconciler raised an error, which counts as Unknown",
+            "the reconciler failed, which counts as Unknown",
         ),
         _event("schedule.started", "schedule", _DEBUG, "schedule run late_seconds"),
         _event("schedule.skipped", "schedule", _INFO, "schedule disposition slots late_seconds"),

@@ -172,8 +172,8 @@ async def test_a_reconciler_that_cannot_tell_is_asked_five_times(app: App, said:
         (asyncio.CancelledError("x"), "asyncio.exceptions.CancelledError: x"),
         (Applied(object()), "brisk() is an object, but its annotation is str"),
         ("hangs", "TimeoutError"),
-        (None, "TypeError: it returned NoneType"),
-        (Applied, "TypeError: it returned type"),
+        (None, "TypeError: the reconciler returned NoneType, not Applied, NotApplied or Unknown"),
+        (Applied, "TypeError: the reconciler returned type, not Applied, NotApplied or Unknown"),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )

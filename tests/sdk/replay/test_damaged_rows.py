@@ -292,7 +292,7 @@ async def test_a_message_beyond_the_count_of_its_run_is_named(url: str) -> None:
         await execute(url, [f"{INBOX} seq = seq + 100 {OF}".replace("{uid}", run.uid)])
         async with app.worker(warm=0):
             with pytest.raises(
-                RunFailed, match=r"message 101 of run .* its run received 1 message"
+                RunFailed, match=r"message 101 of run .* the run has received only 1 message"
             ):
                 await run.result(timeout="60s")
 

@@ -343,7 +343,9 @@ class ReconcileAttempt(EffectAttempt):
         if isinstance(said, NotApplied) or said is NotApplied:
             return self._answer(Answer.NOT_APPLIED)
         if not (isinstance(said, Unknown) or said is Unknown):
-            return self._unknown(TypeError(f"it returned {type(said).__qualname__}"))
+            found = type(said).__qualname__
+            fact = f"the reconciler returned {found}, not Applied, NotApplied or Unknown"
+            return self._unknown(TypeError(fact))
         return self._answer(Answer.UNKNOWN)
 
     def _unknown(self, error: BaseException) -> EffectReply:

@@ -105,4 +105,4 @@ class InboxReader:
             return None
         row = f"message {seen} of run {execution.uid}"
         received = count_text(counted, "message")
-        return UnreadableRow(row, f"its number is too high, because its run received {received}")
+        return UnreadableRow(row, f"its number is too high: the run has received only {received}")

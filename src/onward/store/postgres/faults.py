@@ -36,7 +36,7 @@ _SET_UP = {
 }
 _NOW = {
     "08P01": "refused the connection",
-    "25006": "is read-only, like a standby",
+    "25006": "is read-only; it may be a standby",
     "25P03": "ended a transaction that this process left idle",
     "53100": "has no space left on its disk",
     "53300": "has no free connection",
@@ -81,7 +81,7 @@ def translate_error(
     if isinstance(error, asyncpg.PostgresError):
         return _from_server(error, address, is_proven=is_proven)
     if isinstance(error, asyncpg.DataError | UnicodeError | OverflowError):
-        return Rejected(f"a value that Postgres cannot store ({type(error).__name__})")
+        return Rejected(f"Postgres cannot store a value ({type(error).__name__})")
     if isinstance(error, LOST):
         return _unreached(error, address, is_proven=is_proven)
     return None

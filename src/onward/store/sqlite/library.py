@@ -72,7 +72,7 @@ def _code(error: Exception) -> int:
 def translate_error(error: Exception, where: str) -> OnwardError | None:
     """Translate an error of the library, or return `None` for any other."""
     if isinstance(error, UnicodeError | OverflowError):
-        return Rejected(f"a value that SQLite cannot store ({type(error).__name__})")
+        return Rejected(f"SQLite cannot store a value ({type(error).__name__})")
     if not isinstance(error, sqlite3.Error):
         return None
     code = _code(error) & 0xFF
