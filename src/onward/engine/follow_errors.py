@@ -34,5 +34,5 @@ def uid_of(run_id: str, followed: Followed, *, new_id: str | None = None) -> str
     why = followed.why or f"it {in_words(followed.state)}, or was already retried or forked"
     fact, _, advice = why.partition("; ")
     if advice:
-        raise RunOver(new_id or run_id, fact, advice[0].upper() + advice[1:])
-    raise RunOver(new_id or run_id, fact)
+        raise RunOver(run_id, fact, advice[0].upper() + advice[1:])
+    raise RunOver(run_id, fact)

@@ -23,7 +23,10 @@ class VerdictRefused(UserError):
 
 @dataclass(eq=False, repr=False)
 class EffectSkipped(UserError):
-    """An operator skipped this effect, which may have happened; the run continues without it."""
+    """An operator skipped this effect, although it may have happened.
+
+    Catch this error to continue without the effect.
+    """
 
     code: ClassVar[str] = "effect_skipped"
     effect: str

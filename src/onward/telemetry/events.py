@@ -143,7 +143,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "step",
             _WARNING,
             f"{_STEP} blocked_seconds where",
-            "use def instead of async def, so that it runs in a thread, or use an async library",
+            "use an async library, or move the blocking call to a sync step, as it runs in a thread",
         ),
         _event(
             "step.abandoned",

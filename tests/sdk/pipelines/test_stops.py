@@ -207,6 +207,8 @@ async def test_a_consumer_run_cannot_be_forked(app: App) -> None:
         run = await until_run(app, made.handler("Book"), "succeeded")
         with pytest.raises(RunOver, match="Replay its events"):
             await app.fork(run.id)
+        with pytest.raises(RunOver, match=f"run {run.id}"):
+            await app.fork(run.id, new_id="other")
         with pytest.raises(RunOver):
             await app.retry(run.id)
 
