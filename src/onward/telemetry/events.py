@@ -143,7 +143,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "step",
             _WARNING,
             f"{_STEP} blocked_seconds where",
-            "use an async library, or move the blocking call to a sync step, as it runs in a thread",
+            "use an async library, or put the blocking call in a sync step, which runs in a thread",
         ),
         _event(
             "step.abandoned",
