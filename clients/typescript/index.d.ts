@@ -37,6 +37,8 @@ export interface StepOptions {
 }
 
 export interface WorkflowOptions {
+  /** The queue of its runs when they are started with `ctx.child`, instead of the queue of the parent. */
+  queue?: string;
   /** The retry policy for steps that do not have their own. */
   retry?: Retry;
 }

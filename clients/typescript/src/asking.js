@@ -31,10 +31,13 @@ function routedCall(execution, name, input, queue, definition) {
   return new ChildCall('step', name, start, execution.bodyNow);
 }
 
-/** Return the call of another workflow. */
-export function childCall(execution, name, input, options) {
-  const { queue, tags = '' } = execution.claimed;
-  const start = { ...newRun(execution, name, 'workflow', input, options.queue ?? queue), tags };
+/** Return the call of another workflow: on its own queue or, if it has none here, on that of its parent. */
+export function childCall(execution, workflow, input, options) {
+  const { claimed, host } = execution;
+  const definition = typeof workflow === 'string' ? host.workflows.get(workflow) : workflow;
+  const name = typeof workflow === 'string' ? workflow : workflow.name;
+  const queue = options.queue ?? definition?.queue ?? claimed.queue;
+  const start = { ...newRun(execution, name, 'workflow', input, queue), tags: claimed.tags ?? '' };
   return new ChildCall('child', name, start, execution.bodyNow);
 }
 

@@ -40,8 +40,7 @@ export class WorkflowContext {
 
   /** Start another workflow, in any language, and return its result. */
   child(workflow, input = {}, options = {}) {
-    const name = typeof workflow === 'string' ? workflow : workflow.name;
-    return this.#execution.callChild(this.#branch, name, input, options);
+    return this.#execution.callChild(this.#branch, workflow, input, options);
   }
 
   /**

@@ -97,8 +97,8 @@ export class Execution {
     return this.#ask(stepCall(this, step, input, options), branch);
   }
 
-  callChild(branch, name, input, options) {
-    return this.#ask(childCall(this, name, input, options), branch);
+  callChild(branch, workflow, input, options) {
+    return this.#ask(childCall(this, workflow, input, options), branch);
   }
 
   callTimer(branch, delay) {

@@ -53,6 +53,7 @@ export class Session {
     this.id = `${hostname()}-${process.pid}-${randomBytes(6).toString('hex')}`;
     this.log = (event, fields = {}) => options.log(event, { worker: this.id, ...fields });
     this.steps = options.steps;
+    this.workflows = options.workflows;
     this.version = options.version;
     this.connection = new Connection(options.address, options.access, this.#hello(), {
       onNews: (news) => this.#onNews(news),
@@ -269,7 +270,7 @@ export class Session {
 
   #programOf(run) {
     if (run.kind === 'step') return stepProgram(this.steps.get(run.name.replace(/^step /, '')), run);
-    return this.#options.workflows.get(run.name);
+    return this.workflows.get(run.name);
   }
 
   /** Pause a run that newer code may be able to read. */
