@@ -36,8 +36,10 @@ export function childCall(execution, workflow, input, options) {
   const { claimed, host } = execution;
   const definition = typeof workflow === 'string' ? host.workflows.get(workflow) : workflow;
   const name = typeof workflow === 'string' ? workflow : workflow.name;
-  const queue = options.queue ?? definition?.queue ?? claimed.queue;
-  const start = { ...newRun(execution, name, 'workflow', input, queue), tags: claimed.tags ?? '' };
+  const queue = options.queue ?? definition?.queue;
+  // The tags of the parent say which workers of its queue are fit for it, and nothing of those of another queue.
+  const tags = queue === undefined ? (claimed.tags ?? '') : '';
+  const start = { ...newRun(execution, name, 'workflow', input, queue ?? claimed.queue), tags };
   return new ChildCall('child', name, start, execution.bodyNow);
 }
 

@@ -83,3 +83,9 @@ test('a child that is named runs on the queue of the workflow that this worker h
   await host.run((_, ctx) => ctx.child('letters'));
   assert.equal(host.starts[0].queue, 'letters');
 });
+
+test('a child on another queue does not need the tags of its parent', async () => {
+  const host = new Host({ tags: 'gpu' });
+  await host.run((_, ctx) => ctx.all([(one) => one.child('here'), (two) => two.child('there', {}, { queue: 'other' })]));
+  assert.deepEqual(host.starts.map(({ tags }) => tags), ['gpu', '']);
+});
