@@ -2,7 +2,7 @@
 
 import { decode, decodeError, encode, encodeError } from './codec.js';
 import { childUid, digest } from './identity.js';
-import { RunCancelled, RunFailed, TimedOut } from './errors.js';
+import { RunCancelled, RunFailed, TimedOut, handedOver } from './errors.js';
 import { readEnd } from './inbox.js';
 
 /** One call of a body, from asking to outcome. */
@@ -45,7 +45,7 @@ export class Call {
       this.resolve(this.value(record));
       return undefined;
     }
-    const error = this.raised(record);
+    const error = handedOver(this.raised(record));
     this.reject(error);
     return error;
   }

@@ -47,7 +47,13 @@ export class WorkflowContext {
    * Run branches side by side, each with a context of its own, and return their results.
    * When one fails, the others are abandoned, and its error is raised once they have ended.
    */
-  async all(branches) {
+  all(branches) {
+    const results = this.#all(branches);
+    results.catch(() => {}); // like a call, it may be left behind by code that fails or is cancelled
+    return results;
+  }
+
+  async #all(branches) {
     if (!Array.isArray(branches) || branches.some((each) => typeof each !== 'function')) {
       const advice = 'Write ctx.all([(ctx) => ctx.step(...), ...]).';
       throw new BadInput('ctx.all', 'was not given a list of functions', advice);

@@ -117,6 +117,21 @@ export class Divergence extends Error {
   }
 }
 
+/** Errors that calls have raised in workflows: history says why, whether or not the code looks at them. */
+const handed = new WeakSet();
+
+/** Note that a call raises this error in a workflow, and return it. */
+export function handedOver(error) {
+  handed.add(error);
+  return error;
+}
+
+/** Return whether a call has raised this error in a workflow, or one of its causes. */
+export function wasHandedOver(error) {
+  for (let each = error; each instanceof Error; each = each.cause) if (handed.has(each)) return true;
+  return false;
+}
+
 const OURS = 'onward.errors.';
 const QUALIFIED = new Map([
   [Fatal, `${OURS}Fatal`],

@@ -8,7 +8,7 @@ import { childCall, elsewhere, stepCall } from './asking.js';
 import { Call, ChildCall, SignalCall, StepCall, TimerCall } from './calls.js';
 import { decode, encode } from './codec.js';
 import { WorkflowContext } from './context.js';
-import { Cancelled } from './errors.js';
+import { Cancelled, handedOver } from './errors.js';
 import { CANCEL_IDENTITY } from './identity.js';
 import { Inbox } from './inbox.js';
 import { Journal } from './journal.js';
@@ -145,7 +145,7 @@ export class Execution {
     this.#waits.discard(call);
     this.#steps.stop(call, error);
     if (call instanceof ChildCall && call.isKept) this.#unwanted.push(call.child);
-    call.reject(error);
+    call.reject(handedOver(error));
     this.pump();
   }
 

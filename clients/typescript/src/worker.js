@@ -2,7 +2,7 @@
 
 import { digest } from './identity.js';
 import { microseconds } from './durations.js';
-import { BadInput } from './errors.js';
+import { BadInput, wasHandedOver } from './errors.js';
 import { policyOf } from './retry.js';
 import { Session } from './session.js';
 import { readAccess, readUrl } from './wire.js';
@@ -45,6 +45,27 @@ function logLine(event, { stack = '', ...fields }) {
   process.stderr.write(`${event}: ${shown.join(' ')}\n${stack}`);
 }
 
+/** Whether the user has chosen what Node does with a rejection that nothing handles. */
+const HAS_CHOSEN = [...process.execArgv, process.env.NODE_OPTIONS ?? ''].some((each) => each.includes('--unhandled-rejections'));
+let guarded = 0;
+
+/**
+ * Let a worker live on if a workflow leaves a promise behind whose call has failed or was cancelled: one run would end
+ * all runs of the process, here and in each worker that takes it next. Other rejections do what they do without us.
+ */
+function onUnhandled(error) {
+  if (wasHandedOver(error) || process.listeners('unhandledRejection').some((each) => each !== onUnhandled)) return;
+  throw error;
+}
+
+function guard() {
+  if (!HAS_CHOSEN && guarded++ === 0) process.on('unhandledRejection', onUnhandled);
+}
+
+function unguard() {
+  if (!HAS_CHOSEN && --guarded === 0) process.off('unhandledRejection', onUnhandled);
+}
+
 /** Executes steps and workflows for an Onward server. */
 export class Worker {
   #options;
@@ -78,6 +99,7 @@ export class Worker {
   async run({ handleSignals = true, onReady = () => {} } = {}) {
     const stop = (signal) => this.stop(signal);
     if (handleSignals) for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, stop);
+    guard();
     try {
       let before;
       while (!this.#isStopping) {
@@ -88,6 +110,7 @@ export class Worker {
         this.#options.log('worker.lease_lost', { worker: this.#session.id });
       }
     } finally {
+      unguard();
       if (handleSignals) for (const signal of ['SIGTERM', 'SIGINT']) process.off(signal, stop);
     }
   }

@@ -1,9 +1,21 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 
 import { Execution } from '../src/execution.js';
 import { encode } from '../src/codec.js';
 import { workflow } from '../src/index.js';
+
+/** The record of a cancel that a run was told of a moment ago. */
+const CANCEL = {
+  identity: '=cancel',
+  attempt: 1,
+  kind: 'cancel',
+  name: 'cancel',
+  state: 'succeeded',
+  payload: encode({ why: 'operator', grace: 60_000_000 }),
+  closed_at: 1_000_000,
+};
 
 /** A worker with one run, whose commits are written at once, and the commits and requests that the run has made. */
 class Host {
@@ -88,4 +100,52 @@ test('a child on another queue does not need the tags of its parent', async () =
   const host = new Host({ tags: 'gpu' });
   await host.run((_, ctx) => ctx.all([(one) => one.child('here'), (two) => two.child('there', {}, { queue: 'other' })]));
   assert.deepEqual(host.starts.map(({ tags }) => tags), ['gpu', '']);
+});
+
+/** Run a program that has a worker in it, and return its exit code and what it wrote to stderr. */
+function play(body) {
+  const source = `
+    import { Worker } from ${JSON.stringify(new URL('../src/index.js', import.meta.url))};
+    import { Execution } from ${JSON.stringify(new URL('../src/execution.js', import.meta.url))};
+    import { Cancelled, StepFailed, handedOver } from ${JSON.stringify(new URL('../src/errors.js', import.meta.url))};
+    ${body}
+    new Worker('onward://127.0.0.1:1', { log() {} }).run();
+    setTimeout(() => process.exit(7), 300);
+  `;
+  const { status, stderr } = spawnSync('node', ['--input-type=module', '-e', source], { encoding: 'utf8', timeout: 20_000 });
+  return { status, stderr };
+}
+
+test('a worker survives that a workflow does not look at an error that a call has raised', () => {
+  const ours = play(`
+    const error = handedOver(new Cancelled('operator'));
+    setTimeout(() => Promise.reject(error), 50);
+    setTimeout(() => Promise.reject(new Error('wrapped', { cause: error })), 50);
+  `);
+  assert.deepEqual(ours, { status: 7, stderr: '' });
+});
+
+test('any other error that nothing looks at still ends the process', () => {
+  const { status, stderr } = play("setTimeout(() => Promise.reject(new Error('a bug')), 50);");
+  assert.equal(status, 1);
+  assert.match(stderr, /a bug/);
+});
+
+test('an abandoned group of branches raises nothing that is unhandled', async (t) => {
+  const unhandled = [];
+  const note = (error) => unhandled.push(error);
+  process.on('unhandledRejection', note);
+  t.after(() => process.off('unhandledRejection', note));
+  const host = new Host({ fence: 2 });
+  const history = [{ ...CANCEL, seq: 1 }];
+  const move = await host.run(
+    async (_, ctx) => {
+      const both = ctx.all([(one) => one.sleep('1h'), (two) => two.sleep('2h')]);
+      await ctx.sleep('3h');
+      await both;
+    },
+    { history },
+  );
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  assert.deepEqual([move.state, unhandled], ['cancelled', []]);
 });
