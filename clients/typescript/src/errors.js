@@ -174,8 +174,17 @@ export function typesOf(error) {
   return names.length > 0 ? names : ['Error'];
 }
 
+/** Return a value as text; code may throw anything, also what has no text. */
+function textOf(value) {
+  try {
+    return String(value);
+  } catch {
+    return Object.prototype.toString.call(value);
+  }
+}
+
 function clipped(text, limit) {
-  const whole = String(text);
+  const whole = textOf(text);
   return whole.length <= limit ? whole : `${whole.slice(0, limit / 2)} … ${whole.slice(-limit / 2)}`;
 }
 
@@ -187,7 +196,7 @@ function failureOf(error, deep) {
   const failure = { type, message: clipped(error.message, MAX_MESSAGE) };
   const traceback = error instanceof StepFailed ? error.traceback : framesOf(error);
   if (traceback) failure.traceback = clipped(traceback, MAX_TRACEBACK);
-  if (error.notes?.length > 0) failure.notes = error.notes;
+  if (Array.isArray(error.notes) && error.notes.length > 0) failure.notes = error.notes.map(textOf);
   if (bases.length > 0) failure.bases = bases;
   const registered = REGISTERED.get(error.constructor);
   if (registered !== undefined) {

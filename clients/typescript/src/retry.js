@@ -66,9 +66,18 @@ export function decide(policy, attempt, error, elapsed = 0, random = Math.random
   const isListed = policy.only.length === 0 || names.some((name) => policy.only.includes(name));
   if (!isListed && !(error instanceof Retryable)) return null;
   if (policy.attempts !== null && attempt >= policy.attempts) return null;
-  const hasDelay = error instanceof Retryable && error.after !== undefined;
-  const after = hasDelay ? microseconds(error.after) : delayAfter(policy, attempt, random);
+  const after = delayOf(error) ?? delayAfter(policy, attempt, random);
   return policy.within !== null && elapsed + after >= policy.within ? null : after;
+}
+
+/** Return how long an error asks to wait; undefined if it does not say, or says what is no length of time. */
+function delayOf(error) {
+  if (!(error instanceof Retryable) || error.after === undefined) return undefined;
+  try {
+    return microseconds(error.after);
+  } catch {
+    return undefined; // such as the NaN of a header that is a date
+  }
 }
 
 /** Return the policy and the time limit of a routed step, which the run that called it has set. */

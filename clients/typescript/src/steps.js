@@ -42,15 +42,19 @@ export class Steps {
       report: (value) => execution.report(value),
     });
     this.#attempts.set(call, attempt);
-    attempt.outcome.then(({ payload, error, took }) => {
-      this.#attempts.delete(call);
-      if (execution.isWanted(call)) {
-        call.took = took;
-        if (error === undefined) execution.close(call, { state: 'succeeded', payload });
-        else this.#failed(call, error);
-      }
-      execution.pump();
-    });
+    const ended = attempt.outcome.then((outcome) => this.#ended(call, outcome));
+    ended.catch((error) => execution.leaving.breakOff(error)); // or Node would end the process
+  }
+
+  #ended(call, { payload, error, took }) {
+    const execution = this.#execution;
+    this.#attempts.delete(call);
+    if (execution.isWanted(call)) {
+      call.took = took;
+      if (error === undefined) execution.close(call, { state: 'succeeded', payload });
+      else this.#failed(call, error);
+    }
+    execution.pump();
   }
 
   #failed(call, error) {

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 import { Execution } from '../src/execution.js';
 import { encode } from '../src/codec.js';
-import { workflow } from '../src/index.js';
+import { Retryable, step, workflow } from '../src/index.js';
 
 /** The record of a cancel that a run was told of a moment ago. */
 const CANCEL = {
@@ -148,4 +148,23 @@ test('an abandoned group of branches raises nothing that is unhandled', async (t
   );
   await new Promise((resolve) => setTimeout(resolve, 20));
   assert.deepEqual([move.state, unhandled], ['cancelled', []]);
+});
+
+test('a step that throws something odd fails like any other', async () => {
+  const odd = [Object.create(null), { toString: 1 }, Object.assign(new Error('x'), { notes: 'one' })];
+  for (const thrown of odd) {
+    const failing = step('failing', () => Promise.reject(thrown), { retry: { attempts: 1 } });
+    const host = new Host();
+    const move = await host.run((_, ctx) => ctx.step(failing));
+    assert.deepEqual([move.state, move.reason, host.records[0].state], ['failed', 'logic', 'failed']);
+  }
+});
+
+test('a step whose delay is no length of time is tried again after the delay of its policy', async () => {
+  for (const after of [NaN, -1, 'soon']) {
+    const busy = step('busy', () => Promise.reject(Object.assign(new Retryable('busy'), { after })), { retry: { delay: '3s', jitter: 0 } });
+    const host = new Host();
+    await host.run((_, ctx) => ctx.step(busy));
+    assert.deepEqual(host.records.map(({ state, due_in: due }) => [state, due]), [['failed', 3_000_000]]);
+  }
 });
