@@ -1,7 +1,7 @@
 // Values to payloads and back: JSON with the tag of its codec in front (`json:[1]`), and fingerprints of values.
 
 import { blake2b16 } from './blake2b.js';
-import { Unencodable, errorFromJson, errorToJson } from './errors.js';
+import { HALF, Unencodable, errorFromJson, errorToJson } from './errors.js';
 
 export const MAX_PAYLOAD = 2 * 1024 * 1024;
 
@@ -20,7 +20,7 @@ function write(value, what) {
     return item;
   });
   if (text === undefined) return 'null';
-  if (/\\ud[89a-f][0-9a-f]{2}/.test(text)) throw refused(what, 'contains a lone surrogate, which is half a character');
+  if (HALF.test(text)) throw refused(what, 'contains a lone surrogate, which is half a character');
   return text;
 }
 

@@ -92,3 +92,16 @@ test('a policy decides by type, attempts and time', () => {
   assert.equal(delayAfter(STEPS, 50, 0), 60_000_000);
   assert.throws(() => policyOf({ attempts: 0 }), /positive/);
 });
+
+test('text that only looks like half a character is stored as it is, and half a character is refused', () => {
+  for (const text of ['{"smile": "\\ud83d\\ude00"}', '\\ud800', '\\\\ud800', 'C:\\udata\\udabc', '\u{1f600}']) {
+    assert.equal(decode(encode(text)), text);
+    assert.equal(decodeError(encodeError(new Error(text))).message, text);
+    assert.deepEqual(decode(encode({ [text]: 1 })), { [text]: 1 });
+  }
+  for (const text of ['\ud83d', '\\\ud83d', '\ude00 \ud83d']) {
+    assert.throws(() => encode({ a: [text] }), Unencodable);
+    assert.throws(() => encode({ [text]: 1 }), Unencodable);
+    assert.equal(decodeError(encodeError(new Error(text))).message, text.replace(/[\ud800-\udfff]/g, '?'));
+  }
+});
