@@ -4,6 +4,7 @@ import { ChildCall, StepCall } from './calls.js';
 import { encode, fingerprint } from './codec.js';
 import { MINUTE } from './durations.js';
 import { BadInput } from './errors.js';
+import { checkName } from './identity.js';
 import { STEPS } from './retry.js';
 
 const STEP_TIMEOUT = 10 * MINUTE;
@@ -11,8 +12,8 @@ const STEP_TIMEOUT = 10 * MINUTE;
 /** Return the call of a step: of this worker, or with a queue of another. */
 export function stepCall(execution, step, input, options) {
   const { program, host } = execution;
+  const name = checkName(step?.name ?? step, 'the name of a step');
   const definition = typeof step === 'string' ? host.steps.get(step) : step;
-  const name = typeof step === 'string' ? step : step.name;
   const queue = options.queue ?? definition?.queue;
   if (queue !== undefined) return routedCall(execution, name, input, queue, definition);
   if (definition === undefined) {
@@ -34,8 +35,8 @@ function routedCall(execution, name, input, queue, definition) {
 /** Return the call of another workflow: on its own queue or, if it has none here, on that of its parent. */
 export function childCall(execution, workflow, input, options) {
   const { claimed, host } = execution;
+  const name = checkName(workflow?.name ?? workflow, 'the name of a workflow');
   const definition = typeof workflow === 'string' ? host.workflows.get(workflow) : workflow;
-  const name = typeof workflow === 'string' ? workflow : workflow.name;
   const queue = options.queue ?? definition?.queue;
   // The tags of the parent say which workers of its queue are fit for it, and nothing of those of another queue.
   const tags = queue === undefined ? (claimed.tags ?? '') : '';
@@ -45,6 +46,7 @@ export function childCall(execution, workflow, input, options) {
 
 function newRun(execution, name, kind, input, queue) {
   const { priority = 0 } = execution.claimed;
+  checkName(queue, `the queue of ${name}`);
   return { name, kind, queue, priority, input: encode(input, `the input of ${name}`), args_hash: fingerprint(input) };
 }
 

@@ -2,6 +2,7 @@
 
 import { BadInput, BranchAbandoned } from './errors.js';
 import { microseconds } from './durations.js';
+import { checkName } from './identity.js';
 
 export class WorkflowContext {
   #execution;
@@ -35,7 +36,7 @@ export class WorkflowContext {
   /** Wait for a signal, and return its value; with a timeout this raises `TimedOut` when it is over. */
   signal(name, options = {}) {
     const timeout = options.timeout === undefined ? null : microseconds(options.timeout);
-    return this.#execution.callSignal(this.#branch, name, timeout);
+    return this.#execution.callSignal(this.#branch, checkName(name, 'the name of a signal'), timeout);
   }
 
   /** Start another workflow, in any language, and return its result. */

@@ -1,8 +1,27 @@
 // Identities: the name of a call within its run, the same in every replay; and ids that follow from them.
 
 import { blake2b16 } from './blake2b.js';
+import { BadInput } from './errors.js';
 
 export const CANCEL_IDENTITY = '=cancel';
+
+const MAX_NAME = 512;
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
+
+/**
+ * Return a name if a server takes it. One that is not valid text is no part of a frame: the server could not read the
+ * frame, and would answer none of the commits in it.
+ */
+export function checkName(text, what) {
+  const advice = `Use a string of 1 to ${MAX_NAME} bytes without control characters.`;
+  if (typeof text !== 'string') throw new BadInput(what, `is of type ${typeof text}`, advice);
+  if (text === '') throw new BadInput(what, 'is empty', advice);
+  if (!text.isWellFormed()) throw new BadInput(what, 'contains a lone surrogate, which is half a character', advice);
+  if (CONTROL.test(text)) throw new BadInput(what, 'contains a control character', advice);
+  const size = Buffer.byteLength(text);
+  if (size > MAX_NAME) throw new BadInput(what, `is ${size} bytes long`, advice);
+  return text;
+}
 
 /** Return a text without any separator of identities; different texts stay different. */
 export function escaped(text) {

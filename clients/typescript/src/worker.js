@@ -1,6 +1,6 @@
 // The worker: what it offers, and its sessions, one after the other.
 
-import { digest } from './identity.js';
+import { checkName, digest } from './identity.js';
 import { microseconds } from './durations.js';
 import { BadInput, wasHandedOver } from './errors.js';
 import { policyOf } from './retry.js';
@@ -12,13 +12,14 @@ function definition(what, name, fn, options) {
     const advice = 'Pass the name as the first argument.';
     throw new BadInput(`the name of a ${what}`, 'is not a string of 1 to 500 bytes', advice);
   }
+  checkName(name, `the name of a ${what}`);
   if (typeof fn !== 'function') {
     throw new BadInput(`${what} '${name}'`, 'has no function', 'Pass a function as the second argument.');
   }
   return {
     name,
     fn,
-    queue: options.queue,
+    queue: options.queue === undefined ? undefined : checkName(options.queue, `the queue of ${what} '${name}'`),
     retry: options.retry === undefined ? undefined : policyOf(options.retry),
     timeout: options.timeout === undefined ? undefined : microseconds(options.timeout),
     code: digest(fn.toString()).slice(0, 12),
@@ -82,7 +83,7 @@ export class Worker {
       ),
       steps: byName(options.steps, version),
       workflows: byName(options.workflows, version),
-      queues: options.queues ?? ['default'],
+      queues: (options.queues ?? ['default']).map((each) => checkName(each, 'a queue of the worker')),
       tags: options.tags ?? [],
       slots: options.slots ?? 100,
       version,

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 import { Execution } from '../src/execution.js';
 import { encode } from '../src/codec.js';
-import { Retryable, step, workflow } from '../src/index.js';
+import { BadInput, Retryable, Worker, step, workflow } from '../src/index.js';
 
 /** The record of a cancel that a run was told of a moment ago. */
 const CANCEL = {
@@ -166,5 +166,26 @@ test('a step whose delay is no length of time is tried again after the delay of 
     const host = new Host();
     await host.run((_, ctx) => ctx.step(busy));
     assert.deepEqual(host.records.map(({ state, due_in: due }) => [state, due]), [['failed', 3_000_000]]);
+  }
+});
+
+test('a name that a server would refuse raises an error where it is passed', async () => {
+  const bad = ['', 'half \ud800', 'a\u0000b', 'x'.repeat(513), 7];
+  const calls = [
+    (ctx, name) => ctx.signal(name),
+    (ctx, name) => ctx.child(name),
+    (ctx, name) => ctx.child('c', {}, { queue: name }),
+    (ctx, name) => ctx.step(name, {}, { queue: 'q' }),
+    (ctx, name) => ctx.step('s', {}, { queue: name }),
+  ];
+  for (const name of bad) {
+    for (const call of calls) {
+      const host = new Host();
+      const move = await host.run(async (_, ctx) => call(ctx, name));
+      assert.deepEqual([move.state, move.error_type], ['failed', 'onward.errors.BadInput'], `${call} ${name}`);
+    }
+    assert.throws(() => step(name, () => 1), BadInput);
+    assert.throws(() => workflow('w', () => 1, { queue: name }), BadInput);
+    assert.throws(() => new Worker('onward://localhost', { queues: [name] }), BadInput);
   }
 });
