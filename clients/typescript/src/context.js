@@ -1,6 +1,6 @@
 // What a workflow is given beside its input: every call through it is durable.
 
-import { BadInput, BranchAbandoned } from './errors.js';
+import { BadInput, BranchAbandoned, Cancelled } from './errors.js';
 import { microseconds } from './durations.js';
 import { checkName } from './identity.js';
 
@@ -60,16 +60,20 @@ export class WorkflowContext {
       throw new BadInput('ctx.all', 'was not given a list of functions', advice);
     }
     const paths = branches.map(() => this.#execution.newBranch(this.#branch));
+    const before = this.#execution.cancelled;
     let failure;
     const runs = branches.map(async (code, nth) => {
+      if (failure !== undefined) return undefined; // another has failed before this one could begin
       try {
         return await code(new WorkflowContext(this.#execution, paths[nth]));
       } catch (error) {
-        if (failure === undefined) {
-          failure = { error };
+        // What stops one branch has reached all others: each cleans up, and an error of that counts for more.
+        const isStop = error instanceof Cancelled || error instanceof BranchAbandoned;
+        if (failure === undefined && !isStop && this.#execution.cancelled === before) {
           const others = paths.filter((path) => path !== paths[nth]);
           this.#execution.abandonBranches(others, new BranchAbandoned());
         }
+        if (failure === undefined || (failure.isStop && !isStop)) failure = { error, isStop };
         return undefined;
       }
     });

@@ -189,3 +189,62 @@ test('a name that a server would refuse raises an error where it is passed', asy
     assert.throws(() => new Worker('onward://localhost', { queues: [name] }), BadInput);
   }
 });
+
+/** Run a body that was cancelled while it waited. */
+async function cancelled(host, body) {
+  return host.run(body, { history: [{ ...CANCEL, seq: 1 }] });
+}
+
+test('the cleanup of a branch is not abandoned when another branch passes the cancel on', async () => {
+  const undo = step('undo', async ({ who }) => who);
+  const host = new Host({ fence: 2 });
+  const cleaned = [];
+  const branch = async (ctx, who) => {
+    try {
+      await ctx.sleep('1h');
+    } finally {
+      cleaned.push(await ctx.step(undo, { who }));
+    }
+  };
+  const move = await cancelled(host, (_, ctx) =>
+    ctx.all([(one) => branch(one, 1), (two) => two.sleep('2h'), (three) => three.all([(inner) => branch(inner, 2)])]),
+  );
+  assert.deepEqual([move.state, cleaned], ['cancelled', [1, 2]]);
+});
+
+test('an error in the cleanup of a branch fails the run', async () => {
+  const move = await cancelled(new Host({ fence: 2 }), (_, ctx) =>
+    ctx.all([
+      (one) => one.sleep('1h'),
+      async (two) => {
+        await two.sleep('1h').catch(() => {});
+        throw new RangeError('no cleanup');
+      },
+    ]),
+  );
+  assert.deepEqual([move.state, move.error_type], ['failed', 'RangeError']);
+});
+
+test('a branch does not begin once another has failed', async () => {
+  const host = new Host();
+  const move = await host.run((_, ctx) => ctx.all([(one) => one.step('unknown'), (two) => two.signal('never')]));
+  assert.deepEqual([move.state, move.error_type], ['failed', 'onward.errors.BadInput']);
+});
+
+test('the cleanup of a branch goes on when the cleanup of another fails, and when both were abandoned', async () => {
+  const undo = step('undo', async () => 'undone');
+  const done = [];
+  const clean = async (ctx, who) => {
+    await ctx.sleep('1h').catch(() => {});
+    done.push(`${who} ${await ctx.step(undo)}`);
+  };
+  const failing = async (ctx) => {
+    await ctx.sleep('1h').catch(() => {});
+    throw new RangeError('no cleanup');
+  };
+  await cancelled(new Host({ fence: 2 }), (_, ctx) => ctx.all([(one) => clean(one, 'cancelled'), failing]));
+  const fail = step('fail', () => Promise.reject(new RangeError('fails')), { retry: { attempts: 1 } });
+  const inner = (ctx) => ctx.all([(one) => clean(one, 'abandoned'), (two) => two.sleep('2h')]);
+  await new Host().run((_, ctx) => ctx.all([inner, (two) => two.step(fail)]));
+  assert.deepEqual(done, ['cancelled undone', 'abandoned undone']);
+});
