@@ -229,7 +229,7 @@ export class Execution {
     const body = (async () => this.program.fn(input, new WorkflowContext(this, '')))();
     body.then(
       (value) => this.#ended({ value }),
-      (error) => this.#ended({ error }),
+      (error) => this.#ended({ error: error ?? new Error(`the workflow threw ${error}`) }),
     );
     this.pump();
   }

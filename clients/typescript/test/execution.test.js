@@ -17,7 +17,7 @@ const CANCEL = {
   closed_at: 1_000_000,
 };
 
-/** A worker with one run, whose commits are written at once, and the commits and requests that the run has made. */
+/** A worker with one run, whose commits are written soon, and the commits and requests that the run has made. */
 class Host {
   commits = [];
   requests = [];
@@ -30,6 +30,7 @@ class Host {
     this.connection = {
       commit: async (commit) => {
         this.commits.push(commit);
+        await new Promise((resolve) => setTimeout(resolve, 2)); // the body goes on meanwhile
         return { fate: 'done', at: (this.#at += 1) };
       },
       request: async (kind, body) => {
@@ -247,4 +248,11 @@ test('the cleanup of a branch goes on when the cleanup of another fails, and whe
   const inner = (ctx) => ctx.all([(one) => clean(one, 'abandoned'), (two) => two.sleep('2h')]);
   await new Host().run((_, ctx) => ctx.all([inner, (two) => two.step(fail)]));
   assert.deepEqual(done, ['cancelled undone', 'abandoned undone']);
+});
+
+test('a workflow that throws nothing has failed', async () => {
+  for (const nothing of [undefined, null]) {
+    const { state, reason, result } = await new Host().run(() => Promise.reject(nothing));
+    assert.deepEqual([state, reason, result], ['failed', 'logic', undefined]);
+  }
 });
