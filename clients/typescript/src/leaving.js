@@ -149,11 +149,14 @@ export class Leaving {
 
   #endForGood(move) {
     const execution = this.#execution;
-    const { childrenLeft, journal, replay } = execution;
+    const { journal, replay } = execution;
     const write = () => journal.write({ move: { ...move, seq: replay.last } }, () => execution.leave());
-    const end = () => journal.whenWritten(write); // the move says which position of history is the last
-    if (childrenLeft.length > 0) execution.dismiss(childrenLeft, end);
-    else end();
+    // First, what is under way: it may start a child, and the move says which position of history is the last.
+    journal.whenWritten(() => {
+      const { childrenLeft } = execution;
+      if (childrenLeft.length > 0) execution.dismiss(childrenLeft, write);
+      else write();
+    });
   }
 
   /** End a run whose body waits for something that is no call of its context. */

@@ -250,6 +250,18 @@ test('the cleanup of a branch goes on when the cleanup of another fails, and whe
   assert.deepEqual(done, ['cancelled undone', 'abandoned undone']);
 });
 
+test('a child that is being started when its parent ends is cancelled', async () => {
+  const ends = [() => Promise.reject(new Error('ends at once')), () => 1];
+  for (const end of ends) {
+    const host = new Host();
+    await host.run((_, ctx) => {
+      ctx.child('long');
+      return end();
+    });
+    assert.deepEqual(host.requests.map(({ kind, body }) => [kind, body.children]), [['dismiss', [host.starts[0].uid]]]);
+  }
+});
+
 test('a workflow that throws nothing has failed', async () => {
   for (const nothing of [undefined, null]) {
     const { state, reason, result } = await new Host().run(() => Promise.reject(nothing));
