@@ -155,7 +155,7 @@ export class ChildCall extends Call {
     }
     if (record.state !== 'failed') return new RunCancelled(run, record.state, reason);
     const error = decodeError(record.error);
-    if (this.kind === 'step' || error instanceof RunFailed) return error;
+    if (this.kind === 'step' || (error instanceof RunFailed && error.run === run)) return error;
     return new RunFailed(run, reason, error.message, error);
   }
 }

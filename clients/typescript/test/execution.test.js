@@ -3,7 +3,9 @@ import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 
 import { Execution } from '../src/execution.js';
-import { encode } from '../src/codec.js';
+import { ChildCall } from '../src/calls.js';
+import { encode, encodeError } from '../src/codec.js';
+import { RunFailed } from '../src/errors.js';
 import { BadInput, Retryable, Worker, step, workflow } from '../src/index.js';
 
 /** The record of a cancel that a run was told of a moment ago. */
@@ -266,5 +268,14 @@ test('a workflow that throws nothing has failed', async () => {
   for (const nothing of [undefined, null]) {
     const { state, reason, result } = await new Host().run(() => Promise.reject(nothing));
     assert.deepEqual([state, reason, result], ['failed', 'logic', undefined]);
+  }
+});
+
+test('the error of a child names that child, also if a child of its own had failed', async () => {
+  const inner = new RunFailed('grandchild', 'logic', 'deep', new RangeError('deep'));
+  for (const [error, run, cause] of [[inner, 'child', 'grandchild'], [new RunFailed('child', 'crashed', ''), 'child', undefined]]) {
+    const call = new ChildCall('child', 'c', {}, 0);
+    const raised = call.raised({ state: 'failed', payload: encode({ run: 'child', reason: 'logic' }), error: encodeError(error) });
+    assert.deepEqual([raised.constructor, raised.run, raised.cause?.run], [RunFailed, run, cause]);
   }
 });
