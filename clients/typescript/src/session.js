@@ -151,9 +151,9 @@ export class Session {
 
   async #claimRuns() {
     while (!this.isStopping) {
-      const free = this.#options.slots - this.running.size;
       try {
         if (performance.now() >= this.#auditAt) await this.#audit();
+        const free = this.#options.slots - this.running.size; // after the audit: a run that leaves meanwhile wakes nobody
         if (free <= 0) await this.#slotOrStop();
         else await this.#claim(Math.min(free, MAX_CLAIM));
       } catch (error) {

@@ -5,7 +5,7 @@ import { inspect } from 'node:util';
 import grpc from '@grpc/grpc-js';
 
 import { Connection } from '../src/connection.js';
-import { Worker, step } from '../src/index.js';
+import { Worker, step, workflow } from '../src/index.js';
 import { readUrl, workersClient } from '../src/wire.js';
 
 const WELCOME = { server: 'test', max_commits: 10 };
@@ -151,4 +151,29 @@ test('news of a run that arrives while its history is read is read once the run 
   assert.deepEqual(inboxes, [[], ['u1']]);
   worker.stop();
   await running;
+});
+
+test('a slot that becomes free during an audit is used', async (t) => {
+  const run = { uid: 'u1', id: 'r1', name: 'trivial', kind: 'workflow', fence: 1, input: Buffer.from('json:{}') };
+  let claims = 0;
+  let hold;
+  const url = await serve(t, ({ id, request, commits }, stream) => {
+    if (request === 'hello') stream.write({ id, at: 1, hello: WELCOME });
+    else if (request === 'claim') {
+      claims += 1;
+      if (claims === 1) stream.write({ id, at: 1, claim: { runs: [run], was_repeated: true } });
+    } else if (request === 'commits') hold = () => stream.write({ at: 1, commits: { done: commits.commits.map(({ no }) => no) } });
+    else if (request === 'audit') {
+      until(() => hold !== undefined, 'the end of the run')
+        .then(() => hold())
+        .then(() => setTimeout(() => stream.write({ id, at: 1, audit: {} }), 50));
+    } else if (request === 'leave') stream.write({ id, at: 1, leave: {} });
+  });
+  const worker = new Worker(url, { workflows: [workflow('trivial', async () => 1)], slots: 1, log() {}, drain: '10ms' });
+  const running = worker.run({ handleSignals: false });
+  t.after(async () => {
+    worker.stop();
+    await running;
+  });
+  await until(() => claims === 2, 'a second claim');
 });
