@@ -1,6 +1,6 @@
 // Retry policies: how often something is tried, how long between, and for which errors.
 
-import { MINUTE, SECOND, microseconds } from './durations.js';
+import { MINUTE, SECOND, microseconds, shown } from './durations.js';
 import { BadInput, Fatal, Retryable, Unencodable, typesOf } from './errors.js';
 
 /**
@@ -42,7 +42,21 @@ export function policyOf(given) {
   if (policy.attempts !== null && !(Number.isInteger(policy.attempts) && policy.attempts > 0)) {
     throw new BadInput(`retry attempts=${policy.attempts}`, 'is not a positive whole number', 'Use 1 to try once.');
   }
+  // The worker of a routed step may be in Python, which refuses to read any other policy.
+  checkNumber('factor', policy.factor, 1, Number.MAX_VALUE);
+  checkNumber('jitter', policy.jitter, 0, 1);
+  if (policy.delay > policy.max_delay) {
+    const fact = `is longer than maxDelay=${shown(policy.max_delay)}`;
+    throw new BadInput(`retry delay=${shown(policy.delay)}`, fact, 'Raise maxDelay, or shorten delay.');
+  }
+  if (policy.within === 0) throw new BadInput('retry within=0', 'leaves no time for an attempt', 'Allow more time.');
   return policy;
+}
+
+function checkNumber(what, value, least, most) {
+  if (typeof value === 'number' && least <= value && value <= most) return;
+  const span = most === 1 ? `from ${least} to ${most}` : `of at least ${least}`;
+  throw new BadInput(`retry ${what}=${value}`, `is not a number ${span}`, 'Use one, or leave the option out.');
 }
 
 function namesOf(given = []) {
@@ -51,7 +65,8 @@ function namesOf(given = []) {
 
 /** Return how long to wait after an attempt (from 1), in microseconds. */
 export function delayAfter(policy, attempt, random) {
-  const grown = Math.min(policy.max_delay, Math.round(policy.delay * policy.factor ** (attempt - 1)));
+  const power = policy.delay === 0 ? 0 : policy.factor ** (attempt - 1); // it may be infinite
+  const grown = Math.min(policy.max_delay, Math.round(policy.delay * power));
   return grown + Math.floor(grown * policy.jitter * random);
 }
 

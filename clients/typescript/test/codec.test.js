@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 import { decode, decodeError, encode, encodeError, fingerprint } from '../src/codec.js';
 import { microseconds, shown } from '../src/durations.js';
-import { Fatal, RunFailed, StepFailed, TimedOut, Unencodable, errorFields } from '../src/errors.js';
+import { BadInput, Fatal, RunFailed, StepFailed, TimedOut, Unencodable, errorFields } from '../src/errors.js';
 import { Naming, childUid, escaped } from '../src/identity.js';
 import { STEPS, decide, delayAfter, policyOf } from '../src/retry.js';
 
@@ -104,4 +104,18 @@ test('text that only looks like half a character is stored as it is, and half a 
     assert.throws(() => encode({ [text]: 1 }), Unencodable);
     assert.equal(decodeError(encodeError(new Error(text))).message, text.replace(/[\ud800-\udfff]/g, '?'));
   }
+});
+
+test('a retry policy that Python would refuse is refused', () => {
+  const bad = [{ delay: '2m' }, { factor: 0.5 }, { factor: NaN }, { factor: '2' }, { jitter: -1 }, { jitter: 2 }, { jitter: NaN }, { within: 0 }];
+  for (const given of bad) assert.throws(() => policyOf(given), BadInput, JSON.stringify(given));
+  assert.equal(policyOf({ delay: '2m', maxDelay: '2m' }).delay, 120_000_000);
+});
+
+test('the wait after any attempt is a number', () => {
+  for (const policy of [policyOf({ delay: 0 }), policyOf({ delay: '1us', factor: 10 })]) {
+    const waits = [1, 2, 1_025, 100_000].map((attempt) => delayAfter(policy, attempt, 0.5));
+    assert.ok(waits.every(Number.isFinite), String(waits));
+  }
+  assert.equal(delayAfter(policyOf({ delay: 0 }), 1_025, 0.5), 0);
 });
