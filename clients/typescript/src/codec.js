@@ -12,13 +12,29 @@ function refused(what, fact) {
   return new Unencodable(`${what} ${fact}. ${advice}`);
 }
 
+/** Objects whose content JSON does not see: it would write them as `{}`. A promise among them was not awaited. */
+const OPAQUE = [Map, Set, WeakMap, WeakSet, WeakRef, Promise, ArrayBuffer, SharedArrayBuffer];
+
+function checked(item, what) {
+  const kind = typeof item;
+  if (kind === 'number' && !Number.isFinite(item)) throw refused(what, `contains ${item}`);
+  if (kind === 'bigint' || kind === 'function' || kind === 'symbol') throw refused(what, `contains a ${kind}`);
+  const opaque = kind === 'object' && item !== null && OPAQUE.find((each) => item instanceof each);
+  if (opaque) throw refused(what, `contains a ${opaque.name}`);
+  return item;
+}
+
 function write(value, what) {
-  const text = JSON.stringify(value, (key, item) => {
-    const kind = typeof item;
-    if (kind === 'number' && !Number.isFinite(item)) throw refused(what, `contains ${item}`);
-    if (kind === 'bigint' || kind === 'function' || kind === 'symbol') throw refused(what, `contains a ${kind}`);
-    return item;
-  });
+  let text;
+  try {
+    text = JSON.stringify(value, function check(key, item) {
+      if (item === null && this[key] instanceof Date) throw refused(what, 'contains an invalid Date');
+      return checked(item, what);
+    });
+  } catch (error) {
+    if (error instanceof TypeError && /^Converting circular/.test(error.message)) throw refused(what, 'contains itself');
+    throw error;
+  }
   if (text === undefined) return 'null';
   if (HALF.test(text)) throw refused(what, 'contains a lone surrogate, which is half a character');
   return text;

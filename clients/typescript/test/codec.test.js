@@ -119,3 +119,18 @@ test('the wait after any attempt is a number', () => {
   }
   assert.equal(delayAfter(policyOf({ delay: 0 }), 1_025, 0.5), 0);
 });
+
+test('a value that JSON would lose is refused, and not only emptied', () => {
+  const circle = {};
+  circle.self = circle;
+  const lost = [new Map([['a', 1]]), new Set([1]), Promise.resolve(1), new WeakMap(), new ArrayBuffer(2), circle, new Date(NaN)];
+  for (const value of lost) {
+    assert.throws(() => encode(value), Unencodable);
+    assert.throws(() => encode({ deep: [value] }), Unencodable);
+    assert.throws(() => fingerprint({ value }), Unencodable);
+  }
+  class Point {
+    x = 1;
+  }
+  assert.deepEqual(decode(encode([new Date(0), new Point()])), ['1970-01-01T00:00:00.000Z', { x: 1 }]);
+});
