@@ -1,7 +1,7 @@
 // Values to payloads and back: JSON with the tag of its codec in front (`json:[1]`), and fingerprints of values.
 
 import { blake2b16 } from './blake2b.js';
-import { HALF, Unencodable, errorFromJson, errorToJson } from './errors.js';
+import { HALF, Unencodable, Unreadable, errorFromJson, errorToJson } from './errors.js';
 
 export const MAX_PAYLOAD = 2 * 1024 * 1024;
 
@@ -62,7 +62,7 @@ export function encode(value, what = 'the value') {
 export function decode(payload, what = 'a stored value') {
   const text = payload?.toString() ?? '';
   if (!text.startsWith(TAG)) {
-    throw new Error(`${what} cannot be read: its codec tag is ${JSON.stringify(text.split(':')[0].slice(0, 80))}`);
+    throw new Unreadable(`${what} cannot be read: its codec tag is ${JSON.stringify(text.split(':')[0].slice(0, 80))}`);
   }
   return JSON.parse(text.slice(TAG.length));
 }

@@ -32,6 +32,9 @@ export class BadInput extends Error {
 /** A value is larger than the limit, or cannot be stored without being changed. */
 export class Unencodable extends Error {}
 
+/** A stored value has a format that this version does not know. */
+export class Unreadable extends Error {}
+
 /** An attempt at a step, or a wait, took longer than its timeout. */
 export class TimedOut extends Error {
   constructor(what, limit) {

@@ -8,7 +8,7 @@ import { childCall, elsewhere, stepCall } from './asking.js';
 import { Call, ChildCall, SignalCall, StepCall, TimerCall } from './calls.js';
 import { decode, encode } from './codec.js';
 import { WorkflowContext } from './context.js';
-import { Cancelled, handedOver } from './errors.js';
+import { Cancelled, Unreadable, handedOver } from './errors.js';
 import { CANCEL_IDENTITY } from './identity.js';
 import { Inbox } from './inbox.js';
 import { Journal } from './journal.js';
@@ -222,8 +222,7 @@ export class Execution {
     try {
       input = decode(this.claimed.input, 'the input');
     } catch (error) {
-      this.diverged = { is: 'unreadable', error };
-      this.pump();
+      this.#diverge({ is: 'unreadable', error });
       return;
     }
     const body = (async () => this.program.fn(input, new WorkflowContext(this, '')))();
@@ -231,6 +230,11 @@ export class Execution {
       (value) => this.#ended({ value }),
       (error) => this.#ended({ error: error ?? new Error(`the workflow threw ${error}`) }),
     );
+    this.pump();
+  }
+
+  #diverge(why) {
+    this.diverged = why;
     this.pump();
   }
 
@@ -249,7 +253,8 @@ export class Execution {
       try {
         this.#turn();
       } catch (error) {
-        this.leaving.breakOff(error);
+        if (error instanceof Unreadable) this.#diverge({ is: 'unreadable', error });
+        else this.leaving.breakOff(error);
       }
     });
   }

@@ -184,7 +184,7 @@ export class Leaving {
 }
 
 function divergence({ is, error, recorded, asked, difference }) {
-  if (is === 'unreadable') return new Divergence(`the run's input does not match the code: ${error.message}`);
+  if (is === 'unreadable') return new Divergence(`this version of the code cannot read a value of the run: ${error.message}`);
   const was = `${recorded.kind} '${recorded.name}' (${recorded.identity})`;
   let now = `, but the code now has ${asked?.kind} '${asked?.name}'`;
   if (asked === null) now = ', but the code ended without making this call';

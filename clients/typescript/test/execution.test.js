@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 import { Execution } from '../src/execution.js';
 import { ChildCall } from '../src/calls.js';
-import { encode, encodeError } from '../src/codec.js';
+import { decodeError, encode, encodeError } from '../src/codec.js';
 import { RunFailed } from '../src/errors.js';
 import { BadInput, Retryable, Worker, step, workflow } from '../src/index.js';
 
@@ -277,5 +277,24 @@ test('the error of a child names that child, also if a child of its own had fail
     const call = new ChildCall('child', 'c', {}, 0);
     const raised = call.raised({ state: 'failed', payload: encode({ run: 'child', reason: 'logic' }), error: encodeError(error) });
     assert.deepEqual([raised.constructor, raised.run, raised.cause?.run], [RunFailed, run, cause]);
+  }
+});
+
+test('a value of a format that this version cannot read pauses the run, as newer code may read it', async () => {
+  const child = { uid: 'c', is_reported: true, cancel_with_parent: true };
+  const opened = { identity: ':c#1', attempt: 1, kind: 'child', name: 'c', state: 'open', payload: encode(child), opened_at: 1 };
+  const signal = { seq: 1, message: 'm', kind: 'signal', name: 's', payload: Buffer.from('zstd:1') };
+  const end = { seq: 1, message: 'm', kind: 'child', name: ':c#1', payload: Buffer.from('succeeded\n\nzstd:1') };
+  const failed = { seq: 1, message: 'm', kind: 'child', name: ':c#1', payload: Buffer.from('failed\nlogic\nzstd:1') };
+  const found = [
+    [(_, ctx) => ctx.signal('s'), [], signal],
+    [(_, ctx) => ctx.child('c'), [opened], end],
+    [(_, ctx) => ctx.child('c').catch(() => {}), [opened], failed],
+  ];
+  for (const [body, history, message] of found) {
+    const host = new Host({ fence: 2, inbox: 1 });
+    const move = await host.run(body, { history, inbox: [message] });
+    assert.deepEqual([move.state, move.reason], ['paused', 'divergence']);
+    assert.match(decodeError(move.error).message, /cannot be read: its codec tag is "zstd"/);
   }
 });
