@@ -207,7 +207,7 @@ def test_a_result_of_another_kind_is_refused_without_the_code(shop: str, process
     words = ("applied", "--result", "null", "--reason", "seen")
     answer = process("effects", "resolve", charge, *words)
     assert answer.status == 1
-    assert "effect 'charge' returns str, which is not stored as a JSON null" in answer.err
+    assert "the result is a JSON null, but effect 'charge' returns str" in answer.err
     assert process("effects", "show", charge, "--json").thing["state"] == "indeterminate"
 
 

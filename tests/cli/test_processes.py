@@ -53,7 +53,7 @@ def test_an_operator_settles_an_effect_and_the_run_goes_on(url: str, process: As
         assert run.result(timeout="60s") == "ch_7"
         late = process("effects", "resolve", charge, "skip", "--reason", "too late", "--db", url)
         assert late.status == 1
-        assert "the effect is already applied" in late.err
+        assert "the effect is already settled: its state is 'applied'" in late.err
     assert asyncio.run(broken(url)) == []
 
 

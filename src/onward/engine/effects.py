@@ -182,4 +182,4 @@ def _decision(row: EffectRow) -> str:
     # An operator never makes an effect uncertain: what came after the verdict has the same time.
     is_open = row.state != EffectState.INDETERMINATE
     is_last = is_open and row.decided_at is not None and row.decided_at == row.updated_at
-    return f" ({row.verdict} by {row.decided_by})" if is_last else ""
+    return f" (verdict {row.verdict!r} by {row.decided_by})" if is_last else ""

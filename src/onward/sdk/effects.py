@@ -141,8 +141,6 @@ class Effects:
         annotation, _, kinds = info.returns.rpartition(": ")
         kind = json_kind(payload)
         if kinds and kind not in kinds.split():
-            fact = (
-                f"effect {info.name!r} returns {annotation}, which is not stored as a JSON {kind}"
-            )
-            raise VerdictRefused(effect_id, f"the result does not match: {fact}")
+            fact = f"is a JSON {kind}, but effect {info.name!r} returns {annotation}"
+            raise VerdictRefused(effect_id, f"the result {fact}")
         return pack(payload)

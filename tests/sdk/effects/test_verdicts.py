@@ -324,7 +324,7 @@ async def test_a_settled_effect_is_not_judged_again(app: App) -> None:
         run = await app.start(pays, 7)
         info = await effect_of(app, run, "indeterminate")
         await app.effects.resolve(info.id, "skip", reason="never mind")
-        assert "already skipped" in await refused(app, info.id, "applied", result=1)
+        assert "its state is 'skipped'" in await refused(app, info.id, "applied", result=1)
         assert await run.result(timeout="60s") == "EffectSkipped"
 
 
@@ -375,7 +375,7 @@ async def test_of_two_verdicts_at_once_one_counts_and_the_other_is_refused(
             [lost] = [answer for answer in answers if isinstance(answer, BaseException)]
             [won] = [answer for answer in answers if not isinstance(answer, BaseException)]
             assert isinstance(lost, VerdictRefused)
-            assert f"({won.verdict} by {won.decided_by})" in lost.fact
+            assert f"(verdict {won.verdict!r} by {won.decided_by})" in lost.fact
             assert (await app.effects.get(info.id)).decided_by == won.decided_by
 
 
@@ -415,7 +415,7 @@ async def test_a_result_of_another_kind_is_refused_without_the_code(
         info = await effect_of(app, run, "indeterminate")
         await until_state(run, "paused")
         monkeypatch.setattr(effect_module, "registered", {})
-        with pytest.raises(VerdictRefused, match="returns int, which is no"):
+        with pytest.raises(VerdictRefused, match="is a JSON .*, but effect .* returns int"):
             await app.effects.resolve(info.id, "applied", result=result, reason="saw it")
         assert await run.state() == "paused"
         await app.effects.resolve(info.id, "applied", result=7, reason="saw it")

@@ -67,7 +67,7 @@ def misfit(text: str | bytes, annotation: Any) -> str:
         ("null", str, "value is null, not a str"),
         ("1", bool, "value is a number, not a bool"),
         ("1.5", int, "value is a number, not an int"),
-        ("true", str, "value is true or false, not a str"),
+        ("true", str, "value is a boolean, not a str"),
         ("[]", float, "value is a list, not a float"),
         ("{}", str | None, "value is an object, not a str | None"),
         ('{"a": [1, "x"]}', dict[str, list[int]], "value.a[1] is text, not an int"),

@@ -134,7 +134,7 @@ def test_a_type_that_any_would_lose_is_refused(value: Any, shown: str, back: str
 
     assert refused.path == "value.orders[1].when"
     assert refused.fact == (f"is {shown}, but its annotation is Any: it would come back as {back}")
-    assert refused.advice == "Annotate it."
+    assert refused.advice == "Annotate it with its type."
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_special_kind_of_plain_data_is_refused(value: Any, back: str) -> None:
 def test_the_message_is_one_sentence_with_a_next_move() -> None:
     assert str(refusal([NOON])) == (
         "value[0] is a datetime, but its annotation is Any: it would come back as text. "
-        "Annotate it."
+        "Annotate it with its type."
     )
 
 

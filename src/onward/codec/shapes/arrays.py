@@ -16,7 +16,7 @@ from onward.codec.shapes.refusal import (
 from onward.codec.shapes.shape import Kind, Shape
 from onward.errors.root import count_text
 
-_LIST: Final = frozenset({Kind.LIST})
+_LIST: Final = frozenset({Kind.ARRAY})
 
 
 class Array(Shape):

@@ -67,7 +67,7 @@ def shape_of(annotation: Any) -> Shape:
 
 
 _ANY: Final = Anything()
-_NO_HINT: Final = Anything("no annotation", fact="it has no annotation")
+_NO_HINT: Final = Anything("no annotation", fact="it has no annotation", advice="Annotate it.")
 
 _ANYTHING: Final = (Any, object, Never, NoReturn)
 _ARRAYS: Final[dict[Any, tuple[type, type[Array | Unordered]]]] = {

@@ -58,7 +58,7 @@ class ByName(Shape):
     __slots__ = ("_enum",)
 
     def __init__(self, kind: type[Enum]) -> None:
-        super().__init__(kind.__name__, frozenset({Kind.TEXT}), frozenset({kind}))
+        super().__init__(kind.__name__, frozenset({Kind.STRING}), frozenset({kind}))
         self._enum = kind
 
     def lower(self, value: Any, _depth: int) -> Any:

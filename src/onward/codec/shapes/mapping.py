@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _OBJECT: Final = frozenset({Kind.OBJECT})
-_TEXT: Final = frozenset({Kind.TEXT})
+_TEXT: Final = frozenset({Kind.STRING})
 
 
 class Dict(Shape):

@@ -70,7 +70,7 @@ class Anything(Shape):
         name: str = "Any",
         *,
         fact: str = "its annotation is Any",
-        advice: str = "Annotate it.",
+        advice: str = "Annotate it with its type.",
     ) -> None:
         super().__init__(name, ALL_KINDS, None, label="Any", plain=True)
         self._fact = fact
@@ -168,7 +168,7 @@ def _way_out(value: object) -> str:
     if isinstance(value, PurePath):
         return "Annotate it with str, pass str(path), and build the Path where it is used."
     if hasattr(value, "get_secret_value"):
-        return NO_SECRETS[0].upper() + NO_SECRETS[1:]
+        return NO_SECRETS
     return _KNOWN_SHAPES
 
 

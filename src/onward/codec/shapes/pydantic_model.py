@@ -71,7 +71,11 @@ class Model(Shape):
             for name, field in self._kind.model_fields.items()
             if hasattr(field.annotation, "get_secret_value")
         ]
-        hidden = f"Field {secrets[0]!r} is written as asterisks: {NO_SECRETS}" if secrets else ""
+        hidden = (
+            f"Pydantic writes the secret {secrets[0]!r} as asterisks. {NO_SECRETS}"
+            if secrets
+            else ""
+        )
         return ValueRefused(
             f"is {with_article(self.name)}, a pydantic model that does not read back "
             f"what it writes{reason}",

@@ -15,9 +15,8 @@ MAX_DEPTH: Final = 64
 MAX_STEPS_SHOWN: Final = 12
 MAX_KEY_CHARS: Final = 40
 NO_SECRETS: Final = (
-    "arguments and results are stored as plain text. Pass the name of the secret, and read the "
-    "secret "
-    "in the step that needs it."
+    "Onward does not store secrets, because arguments and results are stored as plain text. Pass "
+    "the name of the secret, and read the secret in the step that needs it."
 )
 
 
@@ -126,7 +125,7 @@ _JSON_NAMES: Final[dict[type, str]] = {
     str: "text",
     int: "a number",
     float: "a number",
-    bool: "true or false",
+    bool: "a boolean",
     type(None): "null",
     list: "a list",
     dict: "an object",

@@ -18,10 +18,10 @@ class Kind(StrEnum):
     """What JSON alone can tell apart."""
 
     NULL = "null"
-    TRUTH = "truth"
+    BOOLEAN = "boolean"
     NUMBER = "number"
-    TEXT = "text"
-    LIST = "list"
+    STRING = "string"
+    ARRAY = "array"
     OBJECT = "object"
 
 
@@ -29,11 +29,11 @@ ALL_KINDS: Final = frozenset(Kind)
 
 KIND_OF: Final[dict[type, Kind]] = {
     NoneType: Kind.NULL,
-    bool: Kind.TRUTH,
+    bool: Kind.BOOLEAN,
     int: Kind.NUMBER,
     float: Kind.NUMBER,
-    str: Kind.TEXT,
-    list: Kind.LIST,
+    str: Kind.STRING,
+    list: Kind.ARRAY,
     dict: Kind.OBJECT,
 }
 

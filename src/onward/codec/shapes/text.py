@@ -20,7 +20,7 @@ from onward.codec.shapes.shape import Kind, Shape
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TEXT: Final = frozenset({Kind.TEXT})
+_TEXT: Final = frozenset({Kind.STRING})
 _DURATION: Final = re.compile(r"(-?)PT(\d{1,15})(?:\.(\d{6}))?S", re.ASCII)
 _MICROSECOND: Final = timedelta(microseconds=1)
 

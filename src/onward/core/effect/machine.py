@@ -88,7 +88,7 @@ def _approval(
             "the effect was withdrawn: its run was cancelled or ended before the effect was sent"
         )
     if effect.state is not EffectState.PLANNED or effect.approved:
-        return Ignored(f"the effect is {effect.state} and does not need approval")
+        return Ignored(f"the effect is in state '{effect.state}' and is not waiting for approval")
     if isinstance(fact, Approved) and fact.is_dropped:
         return Refused("the run was cancelled or has ended, so the effect will not be sent")
     if isinstance(fact, Approved):
@@ -236,7 +236,7 @@ def _reconciled(
 
 def _judged(effect: LedgerEntry, fact: Judged, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     if settled(effect):
-        return Ignored(f"the effect is already {effect.state}")
+        return Ignored(f"the effect is already settled: its state is '{effect.state}'")
     if fact.version is not None and fact.version != effect.version:
         return Refused(
             f"the effect has changed: its version is {effect.version}, not {fact.version}"
@@ -244,7 +244,7 @@ def _judged(effect: LedgerEntry, fact: Judged, terms: Terms, now: Instant) -> De
     if effect.state in (EffectState.PLANNED, EffectState.FAILED):
         if fact.verdict is Verdict.SKIP:
             return Moved(changed(effect, state=EffectState.SKIPPED, due=None))
-        return Refused(f"the effect is {effect.state}, so its outcome is not uncertain")
+        return Refused(f"the effect is in state '{effect.state}', so its outcome is known")
     opens = _proof_opens(effect, now)
     if effect.state is EffectState.IN_FLIGHT and opens is not None:
         return Refused(f"the call may be in progress until {instant_text(opens)}", until=opens)
@@ -292,7 +292,7 @@ def _proof_opens(effect: LedgerEntry, now: Instant) -> Instant | None:
 
 def _withdrawn(effect: LedgerEntry) -> Decision[LedgerEntry]:
     if settled(effect):
-        return Ignored(f"the effect is already {effect.state}")
+        return Ignored(f"the effect is already settled: its state is '{effect.state}'")
     if effect.state in UNCERTAIN:
         return Refused(f"the effect is {effect.state}: it may have happened")
     if effect.state is EffectState.PLANNED:
