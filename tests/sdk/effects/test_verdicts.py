@@ -386,7 +386,7 @@ async def test_an_operator_who_saw_a_verdict_may_overrule_it(app: App) -> None:
             info = await until_every_verdict_counts(app, run)
 
         decided = await app.effects.resolve(info.id, "not_applied", reason="not there", by="ann")
-        assert "not_applied by ann" in await refused(app, info.id, "skip")
+        assert "verdict 'not_applied' by ann" in await refused(app, info.id, "skip")
         await app.effects.resolve(info.id, "skip", reason="told to", version=decided.version)
 
         async with working(app):

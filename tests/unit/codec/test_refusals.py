@@ -350,7 +350,7 @@ def takes_anything(value: Any) -> None: ...
         (
             takes_login,
             Login(password=pydantic.SecretStr("x")),
-            "'password' is written as asterisks",
+            "Pydantic writes the secret 'password' as asterisks",
         ),
     ],
 )
