@@ -327,8 +327,9 @@ def replay_machine() -> Drawing:
         "This machine is in `onward.core.replay`. It tracks one call, whether live or replayed. "
         "Divergence is not shown. A call starts as `recorded` if it is already in the history when "
         "the run is loaded, otherwise as `unknown`. The fact `turn` means that the body is idle "
-        "and can receive its next result. The facts `recorded` and `recorded open` mean that the "
-        "worker has written a record of the call, with or without the result.",
+        "and can receive its next result. The fact `recorded` means that the worker has "
+        "written a record of the call with its result; `recorded open` means that it has written "
+        "one without a result.",
         list(Standing),
         first=("unknown", "recorded"),
         last=["delivered"],

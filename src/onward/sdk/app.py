@@ -172,7 +172,9 @@ class App(RunOperations, PublishOperations):
 
     @property
     def _engine(self) -> ClientEngine:
-        refuse_in_body("a call to the App")
+        refuse_in_body(
+            "a call to the App", "Put the call in a step; to start a run, use onward.start"
+        )
         self._opening.check_loop()
         return self._opened
 

@@ -42,9 +42,7 @@ def body_for(what: str, advice: str = "Call it from a workflow") -> Body:
     return body
 
 
-def refuse_in_body(
-    what: str, advice: str = "Use onward.start in a body, or put the call in a step"
-) -> None:
+def refuse_in_body(what: str, advice: str = "Put the call in a step") -> None:
     """Refuse what works from outside, where the code of a run asks for it.
 
     Raises:
