@@ -415,7 +415,7 @@ async def test_a_result_of_another_kind_is_refused_without_the_code(
         info = await effect_of(app, run, "indeterminate")
         await until_state(run, "paused")
         monkeypatch.setattr(effect_module, "registered", {})
-        with pytest.raises(VerdictRefused, match="is a JSON .*, but effect .* returns int"):
+        with pytest.raises(VerdictRefused, match=r"is a JSON .*, but effect .* returns int"):
             await app.effects.resolve(info.id, "applied", result=result, reason="saw it")
         assert await run.state() == "paused"
         await app.effects.resolve(info.id, "applied", result=7, reason="saw it")
