@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from onward.model.claims import ClaimNotes
 from onward.store import open_store
 from onward.store.invariants import check
 from onward.store.postgres.claim import claim
@@ -39,7 +40,7 @@ async def test_a_run_adopted_a_moment_ago_is_not_taken_from_its_new_owner(
         await gate.run(HOLD_LEASE, WORKER)
         async with asyncio.TaskGroup() as tasks:
             # It has looked at the database once, and waits before it takes anything.
-            late = tasks.create_task(claim(slow.tx, wanted(WORKER)))
+            late = tasks.create_task(claim(slow.tx, wanted(WORKER), ClaimNotes()))
             await until(eyes.somebody_waits)
             if newcomer:
                 await store.take_lease(OTHER, LONG)
@@ -69,7 +70,7 @@ async def test_a_lease_renewed_a_moment_ago_is_not_taken_away(postgres_url: str)
         await gate.begin()
         await gate.run(HOLD_LEASE, WORKER)
         async with asyncio.TaskGroup() as tasks:
-            late = tasks.create_task(claim(slow.tx, wanted(WORKER)))
+            late = tasks.create_task(claim(slow.tx, wanted(WORKER), ClaimNotes()))
             await until(eyes.somebody_waits)
             assert await store.renew_lease(OTHER) is not None
             await gate.commit()

@@ -8,7 +8,7 @@ import pytest
 from onward.core.flow import FlowId, FlowKind
 from onward.core.run import rooms_beside
 from onward.engine.flows import FlowChange
-from onward.model.claims import Wanted
+from onward.model.claims import ClaimNotes, Wanted
 from onward.model.flow import DeclaredLimits
 from onward.model.runs import ClaimedRun, Move
 from onward.store import Commit, Store, open_store
@@ -42,7 +42,7 @@ async def claim(hand: Hand, worker: str) -> list[ClaimedRun]:
     """Claim as the store does, in the transaction that is open here."""
     wish = limited(worker)
     flow = await claiming.choose_limited(hand.tx, wish)
-    return await claiming.claim(hand.tx, wish, flow)
+    return await claiming.claim(hand.tx, wish, ClaimNotes(), flow)
 
 
 async def limit(store: Store, key: str, most: int) -> None:

@@ -61,14 +61,19 @@ CHECKS = {
 HOT = sorted(own_statements("postgres") | SHARED | CHECKS)
 
 # What may be read by the namespace alone, and why that stays cheap.
+_OF_CLAIMS = {
+    "onward_run_suspect": "it holds suspects alone, and there are few",
+    "onward_run_running": "only its first row is read, to find the first worker in it",
+    "onward_lease_pkey": "there are as many leases as workers",
+    "onward_flow_restricting": "it holds what is limited by name, and that is few",
+}
 SHORT = {
+    (name, index): why for name in ("claim", "claim_sized") for index, why in _OF_CLAIMS.items()
+} | {
     (
         "marked_runs",
         "onward_tombstone_marked",
     ): "they are about to be deleted, and the first go now",
-    ("claim", "onward_run_suspect"): "it holds suspects alone, and there are few",
-    ("claim", "onward_run_running"): "only its first row is read, to find the first worker in it",
-    ("claim", "onward_lease_pkey"): "there are as many leases as workers",
     ("oldest_outbox", "onward_outbox_oldest"): "the first are wanted, whatever they are",
     ("maintenance_due", "onward_outbox_target"): "one is enough",
     ("maintenance_due", "onward_unpublished_oldest"): "one is enough",
@@ -78,7 +83,6 @@ SHORT = {
     ("maintenance_due", "onward_run_flow"): "one is enough",
     ("maintenance_due", "onward_run_ready"): "one is enough",
     ("limited_suspects", "onward_run_suspect"): "it holds suspects alone, and there are few",
-    ("claim", "onward_flow_restricting"): "it holds what is limited by name, and that is few",
     ("maintenance_due", "onward_flow_restricting"): "one is enough",
     ("count_running", "onward_run_running"): "there are as many as workers have slots",
     ("count_holding", "onward_run_holding"): "there are as many as limits allow",
@@ -202,6 +206,7 @@ async def test_claims_and_records_touch_few_pages_among_forty_thousand_runs(
     claim = {
         "namespace": "'default'", "worker": f"'{WORKER}'", "queues": array.format("default"),
         "names": array.format("hello"), "tags": "ARRAY[]::text[]", "limit": "10", **SUSPECTS,
+        "max_bytes": "5000", "row_bytes": "500",
     }  # fmt: skip
     record = {
         "namespace": "'default'", "worker": array.format(WORKER), "fence": "ARRAY[1]",
@@ -212,16 +217,17 @@ async def test_claims_and_records_touch_few_pages_among_forty_thousand_runs(
     }  # fmt: skip
     async with open_store(postgres_url) as store, like_the_store(postgres_url) as hand:
         await store.take_lease(WORKER, LONG)
-        for name, given in (("claim", claim), ("commit_records", record)):
+        for name, given in (("claim", claim), ("claim_sized", claim), ("commit_records", record)):
             await prepare(hand, name)
             await plan(hand, name, **given)
         for state in ("succeeded", "ready"):
             await hand.run(FILL, state)
         await hand.run(FILL_DATA)
         await hand.run(RUNNING, WORKER, "ready20000")
-        claimed = await plan(hand, "claim", ", ANALYZE, BUFFERS", **claim)
-        assert claimed["Actual Rows"] == 10
-        assert pages(claimed) < 400
+        for name in ("claim", "claim_sized"):
+            claimed = await plan(hand, name, ", ANALYZE, BUFFERS", **claim)
+            assert claimed["Actual Rows"] == 10
+            assert pages(claimed) < 400
         recorded = await plan(hand, "commit_records", ", ANALYZE, BUFFERS", **record)
         assert pages(recorded) < 100
         assert len((await store.history(["ready20000"]))["ready20000"]) == 1

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
+from onward.model.runs import NewRun
 from onward.server.limits import StreamLimits
 from onward.wire.messages import messages
 from tests.server.raw import stepped, succeeded, uid_of
@@ -53,12 +54,29 @@ async def test_a_claim_takes_fewer_runs_if_they_are_large(
     sqlite: Worlds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onward.server.session.CLAIM_BYTES", 2000)
-    monkeypatch.setattr("onward.engine.sized_claims.FIRST_RUNS", 2)
     async with sqlite.serve() as world, world.worker() as worker:
         for number in range(7):
             await world.client.start(f"r{number}")
         claimed = [len(await worker.claim()) for _ in range(3)]
         assert claimed == [3, 3, 1]  # a small run counts as about 500 bytes
+
+
+async def test_a_claim_of_large_runs_after_small_ones_takes_few(
+    sqlite: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.server.session.CLAIM_BYTES", 100_000)
+    async with sqlite.serve() as world, world.worker() as worker:
+        for number in range(100):
+            await world.client.start(f"small{number}")
+        assert len(await worker.claim(limit=100)) == 100
+        for number in range(20):
+            name = f"large{number}"
+            run = NewRun(uid_of(name), name, "greet", b"json:" + b"1" * 30_000, "h")
+            await world.client.call("start", run=run, on_conflict="return")
+        sizes: list[int] = []
+        while sum(sizes) < 20:
+            sizes.append(len(await worker.claim(limit=100)))
+        assert max(sizes) == 3
 
 
 async def test_the_ends_of_runs_beyond_the_size_of_a_frame_come_in_several(sqlite: Worlds) -> None:

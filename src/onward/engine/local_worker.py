@@ -19,9 +19,9 @@ from onward.engine.pipelines.declaring import declare as declare_pipeline
 from onward.engine.retention import Pruner
 from onward.engine.schedules.deciding import in_place
 from onward.engine.schedules.declaring import declare
-from onward.engine.sized_claims import SizedClaims
 from onward.engine.store_renewer import StoreRenewer
 from onward.errors import LeaseLost, WriteRefused
+from onward.model.claims import ClaimNotes
 from onward.model.workers import ClaimAnswer, News
 from onward.store.hints import ANYTHING, PIPELINES, SCHEDULES, queue_subject, run_subject
 from onward.store.pipelines import reading
@@ -120,7 +120,6 @@ class LocalWorker:
         """Commits that wait until the parents of their runs are known."""
         self._had_limited_runs = False
         self._launcher = Launcher(store)
-        self._claims = SizedClaims(store.claim)
         self._handlers: dict[str, str] = {}
         """The handlers of its pipelines, by the names of their runs."""
 
@@ -303,25 +302,28 @@ class LocalWorker:
         # A run may change after the claim and before its answer says that the run is ours.
         others = self._subscription.others = set()
         begun = self._clock.monotonic()
+        notes = ClaimNotes()
         try:
-            answer = await self._claims.claim(
-                replace(wanted, limited=self._has_limited_runs, latest=self._steps.latest())
+            runs = await self._store.claim(
+                replace(wanted, limited=self._has_limited_runs, latest=self._steps.latest()), notes
             )
         finally:
             self._subscription.others = None
-        runs = answer.runs
-        if launched and answer.may_be_more:  # some may be left for other workers
-            self._store.database.publish(map(queue_subject, launched))
-        if runs:
-            self._on_time(runs[0].claimed_at, begun)
+        may_be_more = notes.is_cut or len(runs) >= wanted.limit
+        # Some may be left for others, whose claims have passed by what this one had locked.
+        if notes.is_cut or (launched and may_be_more):
+            self._store.database.publish(map(queue_subject, wanted.queues))
         for run in runs:
             self._owned[run.uid] = OwnedRun(run.fence, run.parent, run.parent_identity)
             self._subscription.add(run_subject(run.uid))
         if runs:
+            self._on_time(runs[0].claimed_at, begun)
             await self._steps.learn(runs[0].claimed_at, begun)
         is_any = ANYTHING in others  # such as after another process has written the file
         changed = (run.uid for run in runs if is_any or run_subject(run.uid) in others)
-        return answer._replace(changed=frozenset(changed)) if others else answer
+        return ClaimAnswer(
+            runs, frozenset(changed if others else ()), notes.was_repeated, may_be_more
+        )
 
     async def load(
         self, histories: Collection[str], inboxes: Mapping[str, int | None]

@@ -11,8 +11,8 @@ from onward.core.access import poll_scope
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
 from onward.engine.frame_checks import DEFAULT_LIMITS, check_registration
-from onward.engine.sized_claims import size_of_run
 from onward.errors import BadInput, NotOpen, Rejected, StoreUnusable, Unavailable, WriteRefused
+from onward.model.claims import size_of_run
 from onward.model.commits import CommitOutcome
 from onward.server.claims import NOTHING, WaitingClaim, offer_of
 from onward.server.faults import problem_of

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.lease import Fate
     from onward.errors import LeaseLost
-    from onward.model.claims import Wanted
+    from onward.model.claims import ClaimNotes, Wanted
     from onward.model.commits import Commit
     from onward.model.health import StoreHealth
     from onward.model.messages import NewMessage, SentMessage
@@ -191,8 +191,8 @@ class Database(Protocol):
         """Move messages from the outbox into inboxes, oldest first."""
         ...
 
-    async def claim(self, wanted: Wanted, repeated: Callable[[], None]) -> list[ClaimedRun]:
-        """Assign runs to a worker; `repeated` is called if this is sent again."""
+    async def claim(self, wanted: Wanted, notes: ClaimNotes) -> list[ClaimedRun]:
+        """Assign runs to a worker, and note what its engine may have to know."""
         ...
 
     async def take_lease(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from onward.core.lease import LEASE, unknown
 from onward.errors import LeaseLost
+from onward.model.claims import ClaimNotes
 from onward.model.messages import SentMessage
 from onward.model.runs import Start
 from onward.model.stopping import ForcedEnd, PauseAnswer, Stopped
@@ -272,19 +273,16 @@ class Store(Leases, Reads):
 
     # --- workers ---------------------------------------------------------------------------------
 
-    async def claim(
-        self, wanted: Wanted, repeated: Callable[[], None] = lambda: None
-    ) -> list[ClaimedRun]:
+    async def claim(self, wanted: Wanted, notes: ClaimNotes | None = None) -> list[ClaimedRun]:
         """Assign runs to a worker: ready ones, due ones, and those whose worker vanished.
 
         Args:
             wanted: What the worker takes.
-            repeated: Called when the claim is sent again because no reply came: the first one may
-                have claimed runs that no reply names.
+            notes: Where the claim notes what the caller may have to know.
         """
         failpoint("claim.before")
         once = tuple(dict.fromkeys(wanted.queues))  # or a run would be claimed as often
-        claimed = await self.database.claim(replace(wanted, queues=once), repeated)
+        claimed = await self.database.claim(replace(wanted, queues=once), notes or ClaimNotes())
         failpoint("claim.after")
         return claimed
 

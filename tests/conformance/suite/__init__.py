@@ -17,6 +17,7 @@ SUBJECTS = (
     "deciding",
     "starting",
     "claiming",
+    "sizing",
     "adopting",
     "leases",
     "recording",

@@ -12,6 +12,7 @@ from tests.conformance.suite.samples import NAME, QUEUE, a_run
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
+    from onward.model.claims import ClaimNotes
     from onward.model.messages import NewMessage
     from onward.model.records import NewRecord
     from onward.model.runs import ClaimedRun, Move, NewRun
@@ -35,11 +36,13 @@ class Worker:
         tags: tuple[str, ...] = (),
         suspects: int = 1,
         limited: bool = False,
+        max_bytes: int | None = None,
+        notes: ClaimNotes | None = None,
     ) -> list[ClaimedRun]:
         """Claim what there is of the suite's usual runs, or of others."""
         rooms = tuple((crashes, suspects) for crashes in (MAX_CRASHES, *TOGETHER))
         return await self.store.claim(
-            Wanted(self.name, queues, names, limit, version, tags, rooms, limited)
+            Wanted(self.name, queues, names, limit, version, tags, rooms, limited, max_bytes), notes
         )
 
     async def adopt(self, limit: int = 10, *, suspects: int = 1) -> list[ClaimedRun]:

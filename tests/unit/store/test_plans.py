@@ -54,6 +54,7 @@ CHOSEN = {
     "next_due": "onward_run USING COVERING INDEX onward_run_waiting (namespace=? AND due>?)",
     "claim_run of many": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "claimed_runs": "r USING PRIMARY KEY (namespace=? AND uid=?)",
+    "run_bytes": "onward_run_data USING PRIMARY KEY (namespace=? AND uid=?)",
     "runs_seen": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "move_run of many": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "unexpected_runs": "r USING PRIMARY KEY (namespace=? AND uid=?) LEFT-JOIN",

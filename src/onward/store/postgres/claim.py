@@ -8,27 +8,32 @@ from typing import TYPE_CHECKING
 from onward.core.flow import Candidate, FlowKind
 from onward.core.lease import GAPS_A_LEASE, MAX_AHEAD
 from onward.core.run import MAX_CRASHES, rooms_after
+from onward.model.claims import ROW_BYTES
 from onward.model.runs import ClaimedRun
 from onward.store.runs.flow_claims import MAX_DUE, FlowClaim, offer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onward.model.claims import Wanted
+    from onward.model.claims import ClaimNotes, Wanted
     from onward.store.postgres.transaction import PostgresTx
     from onward.store.runs.flow_claims import LaneQuery
 
 
-async def claim(tx: PostgresTx, wanted: Wanted, flow: FlowClaim | None = None) -> list[ClaimedRun]:
+async def claim(
+    tx: PostgresTx, wanted: Wanted, notes: ClaimNotes, flow: FlowClaim | None = None
+) -> list[ClaimedRun]:
     """Assign runs to the worker; those that `flow` chose have room in their locked limits."""
     limited = [] if flow is None else flow.chosen
     suspects = rooms_after(wanted.suspects, (run.crashes for run in limited))
     places: dict[int, count[int]] = {}
     rows = await tx.fetch(
-        "claim",
+        "claim" if wanted.max_bytes is None else "claim_sized",
         worker=wanted.worker,
         **offer(tx, wanted),
         limit=wanted.limit,
+        max_bytes=wanted.max_bytes,
+        row_bytes=ROW_BYTES,
         max_crashes=MAX_CRASHES,
         crashes=[crashes for crashes, _ in suspects],
         rooms=[room for _, room in suspects],
@@ -41,7 +46,8 @@ async def claim(tx: PostgresTx, wanted: Wanted, flow: FlowClaim | None = None) -
         limited_due=[run.due for run in limited],
         holding=[] if flow is None else flow.holding(),
     )
-    claimed = [ClaimedRun._make(row) for row in rows]
+    claimed = [ClaimedRun._make(row[:-1]) for row in rows]
+    notes.is_cut = bool(rows) and rows[0][-1]
     if flow is not None and claimed:
         await flow.note({run.uid for run in claimed})
     return claimed

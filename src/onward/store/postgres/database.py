@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
     from onward.errors import LeaseLost
-    from onward.model.claims import Wanted
+    from onward.model.claims import ClaimNotes, Wanted
     from onward.model.messages import NewMessage, SentMessage
     from onward.model.runs import ClaimedRun, Start, Started
     from onward.store.address import PostgresAddress
@@ -160,16 +160,15 @@ class PostgresDatabase:
     async def sweep(self, limit: int) -> Sequence[SentMessage]:
         return await self._transact(lambda tx: batch.sweep(tx, limit), self._hot)
 
-    async def claim(self, wanted: Wanted, repeated: Callable[[], None]) -> list[ClaimedRun]:
+    async def claim(self, wanted: Wanted, notes: ClaimNotes) -> list[ClaimedRun]:
         tries = 0
 
         async def work(tx: PostgresTx) -> list[ClaimedRun]:
             nonlocal tries
             tries += 1
-            if tries > 1:
-                repeated()
+            notes.was_repeated = tries > 1
             flow = await claim.choose_limited(tx, wanted) if wanted.limited else None
-            return await claim.claim(tx, wanted, flow)
+            return await claim.claim(tx, wanted, notes, flow)
 
         if not wanted.limited:
             return await self._single(work)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onward.core.flow import Candidate
 from onward.core.lease import GAPS_A_LEASE, MAX_AHEAD
 from onward.core.run import MAX_CRASHES, rooms_after
+from onward.model.claims import ROW_BYTES
 from onward.model.runs import ClaimedRun
 from onward.store.runs.flow_claims import MAX_DUE, FlowClaim, offer
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from onward.core.instant import Instant
-    from onward.model.claims import Wanted
+    from onward.model.claims import ClaimNotes, Wanted
     from onward.store.runs.flow_claims import LaneQuery
     from onward.store.sqlite.transaction import SqliteTx
 
@@ -32,7 +33,9 @@ class _Run(NamedTuple):
     vanished: str | None = None
 
 
-async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[ClaimedRun]:
+async def claim(
+    tx: SqliteTx, wanted: Wanted, dead: Sequence[str], notes: ClaimNotes
+) -> list[ClaimedRun]:
     """Assign runs to the worker; the leases of `dead` workers end here."""
     tx.rows("clip_leases", worker=wanted.worker, ahead=MAX_AHEAD)
     tx.rows("expire_leases", worker=wanted.worker, gaps=GAPS_A_LEASE)
@@ -60,6 +63,9 @@ async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claim
     ready_at = _merged(wanted.limit, free, adopted, [] if flow is None else flow.chosen)
     if not ready_at:
         return []
+    if wanted.max_bytes is not None:
+        found, ready_at = ready_at, _fitting(tx, ready_at, wanted.max_bytes)
+        notes.is_cut = len(ready_at) < len(found)
     tx.write_rows("claim_run", [(uid,) for uid in ready_at], worker=wanted.worker)
     if flow is not None:
         tx.rows("hold_places", uids=tx.array([uid for uid in flow.holding() if uid in ready_at]))
@@ -119,6 +125,17 @@ def _merged(
             found.append((-run.priority, place, run.due, run.uid))
     found.sort(key=lambda run: run[:3])
     return {uid: due for _, _, due, uid in found[:limit]}
+
+
+def _fitting(tx: SqliteTx, found: dict[str, Instant], max_bytes: int) -> dict[str, Instant]:
+    """Return the first runs that are together no larger than this, at least one."""
+    fitting: dict[str, Instant] = {}
+    for uid, due in found.items():
+        max_bytes -= ROW_BYTES + sum(size for (size,) in tx.rows("run_bytes", uid=uid))
+        if fitting and max_bytes < 0:
+            break
+        fitting[uid] = due
+    return fitting
 
 
 async def _choose_limited(tx: SqliteTx, wanted: Wanted) -> FlowClaim:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Spawn
     from onward.errors import LeaseLost
-    from onward.model.claims import Wanted
+    from onward.model.claims import ClaimNotes, Wanted
     from onward.model.messages import NewMessage, SentMessage
     from onward.model.runs import ClaimedRun, Start, Started
     from onward.store.address import SqliteAddress
@@ -170,15 +170,11 @@ class SqliteDatabase:
     async def sweep(self, limit: int) -> Sequence[SentMessage]:
         return await self._do(lambda tx: batch.sweep(tx, limit))
 
-    async def claim(
-        self,
-        wanted: Wanted,
-        repeated: Callable[[], None],  # noqa: ARG002 - no reply is lost here
-    ) -> list[ClaimedRun]:
+    async def claim(self, wanted: Wanted, notes: ClaimNotes) -> list[ClaimedRun]:
         """Assign runs to a worker. A worker whose process died loses its lease here, at once."""
         locks = self._opened().locks
         dead = locks.dead(self._namespace) if locks is not None else []
-        claimed = await self._do(lambda tx: claim(tx, wanted, dead))
+        claimed = await self._do(lambda tx: claim(tx, wanted, dead, notes))
         for worker in dead:
             assert locks is not None
             locks.forget(self._namespace, worker)

@@ -1,4 +1,4 @@
--- name: claim
+-- part: claimable
 -- One round trip: delete expired leases (the rules are in core/lease.py), pick what may be claimed by
 -- short index scans, and assign it to this worker. The runs of a worker whose lease is deleted here are
 -- seen by the next claim, because all parts of a statement see one snapshot. Without a lease a worker
@@ -104,13 +104,16 @@ WITH RECURSIVE me AS MATERIALIZED (
                       WHERE (c.paused = 1 OR a.worker IS NULL)
                         AND (c.kind = 'queue' AND c.name = a.queue
                              OR c.kind = 'workflow' AND c.name = a.name))
-), picked AS (
+), found AS (
     SELECT uid, priority, place, due, taken_from FROM (
         SELECT uid, priority, place, due, NULL::text AS taken_from FROM free
         UNION ALL SELECT uid, priority, place, due, NULL FROM limited
         UNION ALL SELECT uid, priority, 0, 0, worker FROM adopted) c, me
     ORDER BY priority DESC, place, due LIMIT :limit::bigint
-), taken AS (
+)
+
+-- part: claiming
+taken AS (
     -- An insert that always meets its row: see `moved` in commit_runs.sql.
     INSERT INTO onward_run AS r (
         namespace, uid, id, kind, name, queue, state, worker, created_at, updated_at)
@@ -125,9 +128,27 @@ WITH RECURSIVE me AS MATERIALIZED (
               scheduled_at, created_at, started_at, priority, tags, held_by
 )
 SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning,
-       :now AS claimed_at, p.due AS ready_at, p.taken_from
+       :now AS claimed_at, p.due AS ready_at, p.taken_from, p.is_cut
 FROM picked p JOIN taken t ON t.uid = p.uid LEFT JOIN LATERAL (
     SELECT input, args_hash, trace, retry, attributes, beginning FROM onward_run_data
     WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d ON true
-ORDER BY p.priority DESC, p.place, p.due;
+ORDER BY p.priority DESC, p.place, p.due
 
+-- name: claim
+{claimable}, picked AS (
+    SELECT *, false AS is_cut FROM found
+), {claiming};
+
+-- name: claim_sized
+-- The first that are together no larger than is wanted, at least one. The length of a payload is read
+-- without the payload.
+{claimable}, picked AS (
+    SELECT uid, priority, place, due, taken_from, all_bytes > :max_bytes::bigint AS is_cut FROM (
+        SELECT f.*, d.size, sum(d.size) OVER () AS all_bytes, sum(d.size) OVER (
+                   ORDER BY priority DESC, place, due ROWS UNBOUNDED PRECEDING) AS total
+        FROM found f, LATERAL (
+            SELECT :row_bytes::bigint + coalesce(sum(
+                       octet_length(input) + coalesce(octet_length(attributes), 0)), 0) AS size
+            FROM onward_run_data WHERE namespace = :namespace AND uid = f.uid) d) m
+    WHERE total <= :max_bytes::bigint OR total = size
+), {claiming};

@@ -44,6 +44,11 @@ WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', '
   AND {offered}
 LIMIT :room;
 
+-- name: run_bytes
+-- For one run at a time: to find a large row of this table, SQLite also reads other large ones.
+SELECT coalesce(length(input), 0) + coalesce(length(attributes), 0) FROM onward_run_data
+WHERE namespace = :namespace AND uid = :uid;
+
 -- name: claim_run(uid)
 UPDATE onward_run AS r
 SET state = 'running', reason = NULL, worker = :worker, fence = r.fence + 1,
