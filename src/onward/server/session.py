@@ -262,12 +262,10 @@ class StreamSession:
 
     def _put_claimed(self, request_id: int, answer: ClaimAnswer) -> None:
         """Queue all parts of the answer at once, so that news of the runs come after them."""
-        parts = [
-            claim_reply(answer._replace(runs=runs))
-            for runs in _parts(answer.runs, self._limits.frame_bytes)
-        ]
         at = answer.runs[0].claimed_at if answer.runs else 0
-        for response in _responses(request_id, "claim", parts, at):
+        for runs, more in _parts(answer.runs, self._limits.frame_bytes):
+            response = messages.Response(id=request_id, at=at, more=more)
+            response.claim.CopyFrom(claim_reply(answer._replace(runs=runs)))
             self.outbox.put(response)
 
     # --- commits ---------------------------------------------------------------------------------
@@ -440,15 +438,17 @@ def _responses(request_id: int, name: str, parts: Sequence[Any], at: Instant) ->
         yield response
 
 
-def _parts(runs: Sequence[ClaimedRun], max_bytes: int) -> Iterator[Sequence[ClaimedRun]]:
-    """Yield runs in parts that fit into a frame each."""
+def _parts(
+    runs: Sequence[ClaimedRun], max_bytes: int
+) -> Iterator[tuple[Sequence[ClaimedRun], bool]]:
+    """Yield runs in parts that fit into a frame each, and whether more parts follow."""
     part: list[ClaimedRun] = []
     size = 0
     for run in runs:
         own = size_of_run(run)
         if part and size + own > max_bytes:
-            yield part
+            yield part, True
             part, size = [], 0
         part.append(run)
         size += own
-    yield part
+    yield part, False
