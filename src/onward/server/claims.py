@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from onward.model.claims import Wanted
 
 MAX_LOOKS = 8
-"""How many claims of a line may look at the same time while there is enough work for all."""
+"""How many claims of a namespace may look at the same time.
+
+What a look has found stays in memory until it is answered: 8 looks of at most `CLAIM_BYTES` (or one
+larger run) are 128 MiB a namespace. More looks would not be faster: all namespaces of a server use
+the same six connections to Postgres for claims, or the one thread that writes to SQLite. For the
+same reason few namespaces can hold that much at a time.
+"""
 
 NOTHING = ClaimAnswer(())
 
@@ -121,6 +127,8 @@ class ClaimLines:
         self._lines: dict[Offer, _Line] = {}
         self._dried = dried
         self._tasks: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(MAX_LOOKS)
+        """For the looks of all lines: workers decide how many lines there are."""
         self.always_looks = False
         """Whether a new claim looks even if its line is dry: an end of a run gives no hint."""
 
@@ -200,6 +208,14 @@ class ClaimLines:
             task.add_done_callback(self._tasks.discard)
 
     async def _one_look(self, line: _Line, claim: WaitingClaim) -> None:
+        async with self._room:
+            if claim.is_withdrawn:
+                line.looks -= 1
+            else:
+                await self._look_for(line, claim)
+        self._look(line)
+
+    async def _look_for(self, line: _Line, claim: WaitingClaim) -> None:
         hints = line.hints
         answer: ClaimAnswer | Exception
         try:
@@ -221,4 +237,3 @@ class ClaimLines:
             line.returned[claim] = None
         if line.is_dry and (line.waiting or line.returned):
             self._dried()
-        self._look(line)

@@ -111,6 +111,31 @@ async def test_many_claims_look_together_while_there_is_work_but_not_too_many() 
     assert database.most_looking == MAX_LOOKS
 
 
+async def test_claims_of_many_lines_do_not_all_look_at_the_same_time() -> None:
+    database, lines = Database(), ClaimLines()
+    database.ready = 100
+    for number in range(100):
+        lines.add(database.claim(str(number), offer=DEFAULT._replace(version=str(number))))
+    await settled(lines)
+    assert sum(map(runs, database.answers.values())) == 100
+    assert database.most_looking == MAX_LOOKS
+
+
+async def test_a_claim_that_is_withdrawn_before_there_is_room_for_it_does_not_look() -> None:
+    database, lines = Database(), ClaimLines()
+    database.ready = 100
+    for number in range(MAX_LOOKS):
+        lines.add(database.claim(str(number), offer=DEFAULT._replace(version=str(number))))
+    late, next_one = database.claim("late"), database.claim("next")
+    lines.add(late)
+    lines.add(next_one)
+    await asyncio.sleep(0)
+    lines.withdraw(late)
+    await settled(lines)
+    assert "late" not in database.looks
+    assert runs(database.answers["next"]) == 1
+
+
 async def test_claims_that_looked_in_vain_keep_their_places() -> None:
     database, lines = Database(), ClaimLines()
     for name in "abcdefgh":
