@@ -81,14 +81,14 @@ class Unavailable(FieldError):
 
 @dataclass(eq=False, repr=False)
 class LeaseLost(FieldError):
-    """Another worker owns the run now; this worker wrote nothing and must abandon the run."""
+    """This worker no longer owns the run; it wrote nothing and must abandon the run."""
 
     code: ClassVar[str] = "lease_lost"
     run: str
     what: str = "run"
 
     def __str__(self) -> str:
-        fate = "is now owned by another worker" if self.what == "run" else "was lost"
+        fate = "no longer belongs to this worker" if self.what == "run" else "was lost"
         return f"{self.what} {self.run} {fate}: nothing was written. Let this exception propagate."
 
 

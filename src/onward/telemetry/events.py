@@ -200,7 +200,7 @@ EVENTS: dict[str, LogEvent] = dict(
             _ERROR,
             "schedule error",
             "the schedule starts no runs until you correct it (onward schedules update), or fix the"
-            " machine and resume it (onward schedules resume)",
+            " worker's machine and resume the schedule (onward schedules resume)",
         ),
         _event(
             "pipeline.unread",

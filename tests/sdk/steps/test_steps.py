@@ -233,7 +233,7 @@ async def test_a_write_that_the_database_refuses_ends_that_run_alone(app: App) -
     async with app, app.worker():
         refused = await app.start(too_long_a_key)
 
-        with pytest.raises(RunFailed, match="database refused a write"):
+        with pytest.raises(RunFailed, match="a write was refused"):
             await refused.result(timeout="60s")
         assert (await refused.info()).reason == "internal"
         assert await app.run(visit, "Bob") == "Ada greets Bob"
