@@ -9,7 +9,9 @@ ALSO_REMOTE = frozenset(
         "children.test_started_runs",
         "effects.test_verdicts",
         "runs.test_conflicts",
+        "pipelines.test_large_events",
         "runs.test_progress",
+        "signals.test_large_signals",
         "signals.test_signals",
         "workers.test_workers_listed",
     }

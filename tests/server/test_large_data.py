@@ -80,7 +80,7 @@ async def test_a_claim_of_large_runs_after_small_ones_takes_few(
 
 
 async def test_the_ends_of_runs_beyond_the_size_of_a_frame_come_in_several(sqlite: Worlds) -> None:
-    limits = StreamLimits(message_bytes=20_000, frame_bytes=3000, unsent_bytes=6000)
+    limits = StreamLimits(reply_bytes=20_000, frame_bytes=3000, unsent_bytes=6000)
     async with sqlite.serve(limits=limits) as world, world.worker() as worker:
         await end_runs(world, worker, 30, b"json:" + b"1" * 1000)
         replies = await watch(world, [uid_of(f"r{number}") for number in range(30)], 30)
@@ -105,7 +105,7 @@ async def test_a_client_that_waits_for_too_many_runs_gets_an_error_for_the_rest(
 
 
 async def test_a_result_that_no_reply_can_hold_is_a_final_error(sqlite: Worlds) -> None:
-    limits = StreamLimits(message_bytes=5000)
+    limits = StreamLimits(reply_bytes=5000)
     async with sqlite.serve(limits=limits) as world, world.worker() as worker:
         await world.client.start("r1")
         [run] = await worker.claim()

@@ -61,14 +61,14 @@ class EngineService:
                 problem = problem_of(error, self._name, request.operation[:100])
                 reply = messages.CallReply(problem=problem)
             size = reply.ByteSize()
-            if size > self._limits.message_bytes:
+            if size > self._limits.reply_bytes:
                 problem = to_problem(self._too_large(request.operation, size))
                 reply = messages.CallReply(problem=problem)
             data_back: bytes = reply.SerializeToString()
             return data_back
 
     def _too_large(self, operation: str, size: int) -> BadInput:
-        limit = self._limits.message_bytes
+        limit = self._limits.reply_bytes
         return BadInput(
             f"the result of {operation}",
             f"is {size:,} bytes; a server sends at most {limit:,} bytes in a reply",

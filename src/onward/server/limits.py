@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from onward.wire.rpc import MAX_MESSAGE_BYTES, MAX_REPLY_BYTES
+
 _MIB = 1024 * 1024
 
 MAX_CLAIM = 500
@@ -23,7 +25,10 @@ CLAIM_BYTES = 16 * _MIB
 """About how large the runs of one claim may be together."""
 
 MAX_LOADS = 4
-"""How many loads of one stream may be in memory."""
+"""How many loads and lists of one stream may be in memory."""
+
+ENVELOPE_BYTES = 100
+"""More than a frame has beside its reply."""
 
 READ_BYTES = 4 * _MIB
 """About how much of the outcomes of runs is read at a time for one client that waits for them."""
@@ -42,7 +47,9 @@ class StreamLimits(NamedTuple):
     """The limits of one stream.
 
     Attributes:
-        message_bytes: The size of a gRPC message; a larger one ends the stream.
+        message_bytes: The size of a gRPC message of a client; a larger one ends the stream.
+        reply_bytes: The size of a gRPC message of the server; instead of a larger one, it sends the
+            error that there is one.
         frame_bytes: The size from which on a reply is sent in parts.
         payload_bytes: The size of one argument, result or error.
         commits: How many commits may be unanswered; the server reads no further until some are.
@@ -57,7 +64,8 @@ class StreamLimits(NamedTuple):
             request or a commit.
     """
 
-    message_bytes: int = 16 * _MIB
+    message_bytes: int = MAX_MESSAGE_BYTES
+    reply_bytes: int = MAX_REPLY_BYTES
     frame_bytes: int = 4 * _MIB
     payload_bytes: int = 2 * _MIB
     commits: int = 4096

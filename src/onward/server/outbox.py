@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from onward.errors import PayloadTooLarge
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -58,11 +60,17 @@ class Outbox:
             self._has_taken.clear()
             await self._has_taken.wait()
 
-    def put(self, frame: Any) -> None:
-        """Send a frame, after those that are already queued."""
+    def put(self, frame: Any, what: str = "a response") -> None:
+        """Send a frame, after those that are already queued.
+
+        Raises:
+            PayloadTooLarge: no client would accept it, and gRPC would end the stream.
+        """
         if self._is_ended:
             return
         data = frame.SerializeToString()
+        if len(data) > self._limits.reply_bytes:
+            raise PayloadTooLarge(what, len(data), self._limits.reply_bytes)
         self._frames.append(data)
         self._bytes += len(data)
         self._wake_sender()

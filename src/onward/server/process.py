@@ -23,7 +23,7 @@ from onward.server.gate import KeyGate
 from onward.server.health import HealthService
 from onward.server.hub import Hub
 from onward.server.keepalive import Keepalive
-from onward.server.limits import STOP_SECONDS, StreamLimits
+from onward.server.limits import ENVELOPE_BYTES, STOP_SECONDS, StreamLimits
 from onward.server.tls import Certificates
 from onward.server.worker_service import WorkerService
 from onward.store.opening import open_store
@@ -142,11 +142,10 @@ class OnwardServer:
             self._on_first_key(created)
 
     def _made(self) -> grpc.aio.Server:
-        size = self._limits.message_bytes
         server = grpc.aio.server(
             options=(
-                ("grpc.max_receive_message_length", size),
-                ("grpc.max_send_message_length", size),
+                ("grpc.max_receive_message_length", self._limits.message_bytes),
+                ("grpc.max_send_message_length", self._limits.reply_bytes + ENVELOPE_BYTES),
                 ("grpc.max_concurrent_streams", 100_000),
                 ("grpc.so_reuseport", 0),
                 ("grpc.keepalive_permit_without_calls", 1),

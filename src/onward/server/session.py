@@ -7,42 +7,44 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from onward.codec import encode_error
 from onward.core.access import poll_scope
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
+from onward.core.run import Reason, RunState
+from onward.engine.failures import classified
 from onward.engine.frame_checks import DEFAULT_LIMITS, check_registration
+from onward.engine.payloads import pack
 from onward.errors import BadInput, NotOpen, Rejected, StoreUnusable, Unavailable, WriteRefused
-from onward.model.claims import size_of_run
 from onward.model.commits import CommitOutcome
+from onward.model.runs import Move, RunOwner
 from onward.server.claims import NOTHING, WaitingClaim, offer_of
 from onward.server.faults import problem_of
 from onward.server.limits import (
     CLAIM_BYTES,
     MAX_CLAIM,
-    MAX_LOADS,
     MAX_SUSPECTS,
     MAX_WAIT_SECONDS,
 )
 from onward.server.outcomes import Outcomes
+from onward.server.replies import LISTS, Replies
+from onward.telemetry.events import emit
 from onward.wire.messages import messages
 from onward.wire.methods import METHODS
 from onward.wire.work import (
     TEXT_RULE,
-    claim_reply,
     commit_of,
-    load_arguments,
-    load_replies,
     row_count,
     wanted_by,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from onward.core.access import Principal
-    from onward.core.instant import Instant
     from onward.engine.frame_checks import NeededFacts
     from onward.engine.worker_engine import WorkerEngine
+    from onward.errors import PayloadTooLarge
     from onward.model.claims import Wanted
     from onward.model.commits import Commit
     from onward.model.runs import ClaimedRun
@@ -96,6 +98,7 @@ class StreamSession:
         self._rights = rights
         self._limits = limits
         self._server = server
+        self._replies = Replies(engine, outbox, limits)
         self._outcomes = Outcomes(outbox.put)
         self.refusals = 0
         """How many requests and commits were refused since a request was last read."""
@@ -104,7 +107,6 @@ class StreamSession:
         """Set while no claim is unanswered."""
         self._claimed.set()
         self._looking = asyncio.Lock()
-        self._loads = asyncio.Semaphore(MAX_LOADS)
         self._takes_runs = True
         self._unanswered: dict[int, int] = {}
         """The sizes of the commits that have no outcome yet."""
@@ -158,7 +160,7 @@ class StreamSession:
     def _receive_call(self, request_id: int, name: str, request: Any) -> None:
         call: Callable[[], Awaitable[None]]
         if name == "load":
-            call = partial(self._load, request_id, request.load)
+            call = partial(self._replies.load, request_id, request.load)
         elif name in METHODS:
             call = partial(self._call, request_id, name, getattr(request, name))
         else:
@@ -184,6 +186,9 @@ class StreamSession:
         if name == "keep_progress" and not self._rights.keeps_progress(**arguments):
             self.outbox.put(messages.Response(id=request_id, keep_progress=messages.Empty()))
             return
+        if name in LISTS:
+            await self._replies.send_list(request_id, name, arguments)
+            return
         if name == "register":
             self._note(arguments["registration"])
             await self.finish_claim()
@@ -196,10 +201,8 @@ class StreamSession:
                 self._rights.keep(arguments["known"])
         else:
             result = await getattr(self.engine, name)(**arguments)
-        response = messages.Response(id=request_id)
-        getattr(response, name).CopyFrom(method.encode_result(result))
         await self.outbox.has_room()
-        self.outbox.put(response)
+        self._replies.put(request_id, name, method.encode_result(result))
 
     def _note(self, registration: Registration) -> None:
         if registration.worker != self.worker:
@@ -209,15 +212,6 @@ class StreamSession:
         check_worker(registration, self.principal)
         self.registration = registration
 
-    async def _load(self, request_id: int, request: Any) -> None:
-        async with self._loads:
-            loaded = await self.engine.load(*load_arguments(request))
-            at = max((each.read_at for each in loaded.values()), default=0)
-            parts = load_replies(loaded, self._limits.frame_bytes)
-            for response in _responses(request_id, "load", parts, at):
-                await self.outbox.has_room()
-                self.outbox.put(response)
-
     # --- claims ----------------------------------------------------------------------------------
 
     def _receive_claim(self, request_id: int, request: Any) -> None:
@@ -226,7 +220,7 @@ class StreamSession:
                 "a second claim", "is not allowed", "Wait until the first claim is answered"
             )
         if not self._takes_runs or not request.limit:
-            self._put_claimed(request_id, NOTHING)
+            self._replies.claimed(request_id, NOTHING)
             return
         _check_suspects(request.suspects)
         wanted = wanted_by(request, self.registration)
@@ -257,16 +251,23 @@ class StreamSession:
         if isinstance(answer, Exception):
             self._put_problem(request_id, answer, "claim")
         else:
-            self._rights.claimed(answer.runs)
-            self._put_claimed(request_id, answer)
+            unsent = self._replies.claimed(request_id, answer)
+            too_large = {run.uid for run, _ in unsent}
+            self._rights.claimed(run for run in answer.runs if run.uid not in too_large)
+            for run, error in unsent:
+                self._spawn(self._end_unsent(run, error))
 
-    def _put_claimed(self, request_id: int, answer: ClaimAnswer) -> None:
-        """Queue all parts of the answer at once, so that news of the runs come after them."""
-        at = answer.runs[0].claimed_at if answer.runs else 0
-        for runs, more in _parts(answer.runs, self._limits.frame_bytes):
-            response = messages.Response(id=request_id, at=at, more=more)
-            response.claim.CopyFrom(claim_reply(answer._replace(runs=runs)))
-            self.outbox.put(response)
+    async def _end_unsent(self, run: ClaimedRun, error: PayloadTooLarge) -> None:
+        """End a run that no frame can hold: the next claim could not be answered with it either."""
+        emit("server.failed", server=self._server, where="claim", cause=error)
+        by = RunOwner(self.worker, run.uid, run.fence)
+        end = Move(RunState.FAILED, Reason.INTERNAL, error=pack(encode_error(error)))
+        try:
+            await self.engine.give_up(by, run.name, classified(end))
+        except _AWAY:  # an audit releases the run, because the worker does not know it
+            pass
+        except Exception as broken:  # noqa: BLE001 - the same
+            problem_of(broken, self._server, "claim")
 
     # --- commits ---------------------------------------------------------------------------------
 
@@ -428,27 +429,3 @@ def check_worker(registration: Registration, principal: Principal) -> None:
         raise BadInput("the worker", "serves no queue", "Add a queue to the registration")
     for queue in registration.queues:
         principal.check(poll_scope(queue))
-
-
-def _responses(request_id: int, name: str, parts: Sequence[Any], at: Instant) -> Iterator[Any]:
-    """Yield the parts of a reply as responses."""
-    for number, part in enumerate(parts, 1):
-        response = messages.Response(id=request_id, at=at, more=number < len(parts))
-        getattr(response, name).CopyFrom(part)
-        yield response
-
-
-def _parts(
-    runs: Sequence[ClaimedRun], max_bytes: int
-) -> Iterator[tuple[Sequence[ClaimedRun], bool]]:
-    """Yield runs in parts that fit into a frame each, and whether more parts follow."""
-    part: list[ClaimedRun] = []
-    size = 0
-    for run in runs:
-        own = size_of_run(run)
-        if part and size + own > max_bytes:
-            yield part, True
-            part, size = [], 0
-        part.append(run)
-        size += own
-    yield part, False

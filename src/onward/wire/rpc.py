@@ -7,6 +7,11 @@ from typing import Any, NamedTuple
 from onward.wire.messages import messages
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""The size of a message that a client sends."""
+
+MAX_REPLY_BYTES = 64 * 1024 * 1024
+"""The size of a message that a server sends. Only a row that cannot be divided needs so much."""
+
 MAX_COMMIT_BYTES = 8 * 1024 * 1024
 """What a server takes of payloads in one commit."""
 

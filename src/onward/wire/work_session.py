@@ -106,7 +106,10 @@ class WorkSession:
         return welcome
 
     def ask(self, name: str, request: Any) -> asyncio.Future[list[Any]]:
-        """Send a request, and return the future of all parts of its response."""
+        """Send a request, and return the future of its response, as a list of one.
+
+        The lists of a response that arrives in parts are joined.
+        """
         done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._ids += 1
         if self._stream.failure is not None:
@@ -187,7 +190,10 @@ class WorkSession:
             raise Unavailable(
                 self._where, f"answered the {pending.name!r} request with a {kind!r} response"
             )
-        pending.parts.append(getattr(frame, kind))
+        if pending.parts:
+            pending.parts[0].MergeFrom(getattr(frame, kind))
+        else:
+            pending.parts.append(getattr(frame, kind))
         if frame.more:
             self._part_at = self._clock.monotonic()
             return

@@ -583,3 +583,14 @@ async def test_a_renewal_returns_whether_the_lease_is_kept_and_hears_of_a_drain(
             assert not await renewer.renew(3_000_000)
         await settle(lambda: world.drains == 1)
         assert seconds == [15 / TRIES_A_LEASE, 3 / TRIES_A_LEASE]
+
+
+async def test_the_parts_of_a_list_are_joined() -> None:
+    async with joined() as world:
+        asking = asyncio.ensure_future(world.worker.messages("r1", [1, 2, 3]))
+        request = await world.stream.sent("messages")
+        for seq in (1, 2, 3):
+            row = messages.InboxRow(run="r1", seq=seq, kind="signal", payload=b"json:1")
+            part = messages.MessagesReply(messages=[row])
+            world.stream.answer(request, messages=part, more=seq < 3)
+        assert [row.seq for row in await asking] == [1, 2, 3]

@@ -269,8 +269,8 @@ class Reads:
         return found
 
     async def messages(self, uid: str, seqs: Iterable[int]) -> list[InboxRow]:
-        """Return some messages of a run, by their numbers."""
-        wanted = list(seqs)
+        """Return some messages of a run, by their numbers, each once."""
+        wanted = list(dict.fromkeys(seqs))
 
         async def fetch(tx: Tx) -> list[InboxRow]:
             rows = [await tx.fetch("message_at", run=uid, seq=seq) for seq in wanted]
