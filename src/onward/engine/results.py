@@ -10,12 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from onward.core.run import TERMINAL
+from onward.engine.loading import read_each
 from onward.errors import StoreUnusable, Unavailable
 from onward.store.hints import ANYTHING, run_subject
 from onward.system.process import check_process
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 
     from onward.model.runs import RunEnd
     from onward.store.hints import Subscription
@@ -127,11 +128,19 @@ class Results(Generic[E]):
     async def _look(self, uids: Collection[str]) -> None:
         """Look at runs that are waited for."""
         for part in _parts(uids):
-            for end in await self._read(part):
+            found, failed = await read_each(self._read_ends, part)
+            for end in found.values():
                 for answer, also_paused in self._waiting.get(end.uid, {}).items():
                     if not answer.done() and (also_paused or end.state in TERMINAL):
                         answer.set_result(end)
+            self._fail(failed)
         await self._fail_deleted()
+
+    async def _read_ends(self, uids: list[str]) -> dict[str, E]:
+        return {end.uid: end for end in await self._read(uids)}
+
+    async def _read_deleted(self, uids: list[str]) -> dict[str, Exception]:
+        return {uid: await self._store.not_found(uid) for uid in await self._store.gone(uids)}
 
     async def _fail_deleted(self) -> None:
         """Tell callers, about once a second, that the run that they wait for was deleted."""
@@ -144,11 +153,8 @@ class Results(Generic[E]):
         if open_uids:
             self._next_check = now + POLL_SECONDS
             for part in _parts(open_uids):
-                for uid in await self._store.gone(part):
-                    error = await self._store.not_found(uid)
-                    for answer in self._waiting.get(uid, {}):
-                        if not answer.done():
-                            answer.set_exception(error)
+                deleted, failed = await read_each(self._read_deleted, part)
+                self._fail(deleted | failed)
 
     async def _watch(self) -> None:
         with self._store.subscribe(run_subject(uid) for uid in self._waiting) as self._subscription:
@@ -161,7 +167,7 @@ class Results(Generic[E]):
                 except (Unavailable, StoreUnusable):
                     self._next_poll = 0.0  # it was open before, and comes back
                 except Exception as error:  # noqa: BLE001 - every waiting caller gets it
-                    self._fail(error)
+                    self._fail(dict.fromkeys(self._waiting, error))
                 hints = await self._subscription.wait(
                     self._poll_seconds if self._waiting else math.inf
                 )
@@ -176,9 +182,10 @@ class Results(Generic[E]):
         hinted = {hint.removeprefix(_RUN) for hint in hints}
         return (new | hinted) & self._waiting.keys()
 
-    def _fail(self, error: Exception) -> None:
-        for answers in self._waiting.values():
-            for answer in answers:
+    def _fail(self, errors: Mapping[str, Exception]) -> None:
+        """Give callers the error of the run that they wait for."""
+        for uid, error in errors.items():
+            for answer in self._waiting.get(uid, {}):
                 if not answer.done():
                     answer.set_exception(error)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpc.aio import EOF  # type: ignore[attr-defined]  # the stubs lack it
 
-from onward.errors import BadInput, StoreUnusable, Unavailable
+from onward.core.ids import is_uid
+from onward.engine.loading import read_each
+from onward.errors import BadInput, PayloadTooLarge, StoreUnusable, Unavailable
 from onward.model.runs import RunEnd
 from onward.server.faults import problem_of
 from onward.server.gate import check_namespace
-from onward.server.limits import READ_BYTES
+from onward.server.limits import ENVELOPE_BYTES, READ_BYTES
 from onward.server.outbox import Outbox
 from onward.wire.messages import messages
 from onward.wire.rows import codec
@@ -37,6 +39,8 @@ _ASSUMED_BYTES = 64 * 1024
 _Key = tuple[str, bool]
 """The uid of a run, and whether a pause ends the wait too."""
 
+_Over = tuple[_Key, "asyncio.Future[EndState]"]
+
 
 class WatchedRuns:
     """The runs whose ends one client waits for.
@@ -53,8 +57,8 @@ class WatchedRuns:
         self._server = server
         self._watched: dict[_Key, asyncio.Future[EndState]] = {}
         """Those whose end has not been sent yet."""
-        self._over: deque[_Key] = deque()
-        """Those that have ended, or cannot be waited for."""
+        self._over: OrderedDict[_Key, asyncio.Future[EndState]] = OrderedDict()
+        """Those of them that have ended, or cannot be waited for."""
         self._is_over = asyncio.Event()
         self._end_bytes = _ASSUMED_BYTES
         """The average size of the outcomes that were read last."""
@@ -110,20 +114,26 @@ class WatchedRuns:
                 for key in ((run, False), (run, True)):
                     if key in self._watched:
                         self._watched.pop(key).cancel()
+                        self._over.pop(key, None)
 
     async def _add(self, keys: Iterable[_Key]) -> None:
-        """Watch runs; those that are too many fail."""
+        """Watch runs; those that are too many fail, and what cannot be the uid of a run."""
         reply = messages.WatchReply()
         for key in keys:
             if key in self._watched:
                 continue
-            if len(self._watched) < self._limits.watched:
+            if not is_uid(key[0]):
+                wrong = BadInput(f"run {key[0][:100]!r}", "is not a uid", "Pass the uid of a run")
+                self._add_failure(reply, key, wrong)
+            elif len(self._watched) < self._limits.watched:
                 self._expect(key)
-                continue
-            fact = f"is one too many: this client already waits for {self._limits.watched:,} runs"
-            self._add_failure(
-                reply, key, BadInput(f"run {key[0]}", fact, "Wait for fewer runs at once")
-            )
+            else:
+                fact = (
+                    f"is one too many: this client already waits for {self._limits.watched:,} runs"
+                )
+                self._add_failure(
+                    reply, key, BadInput(f"run {key[0]}", fact, "Wait for fewer runs at once")
+                )
         if reply.failures:
             await self.outbox.has_room()
             self.outbox.put(reply)
@@ -135,8 +145,8 @@ class WatchedRuns:
         waiting.add_done_callback(partial(self._note, key))
 
     def _note(self, key: _Key, done: asyncio.Future[EndState]) -> None:
-        if not done.cancelled():
-            self._over.append(key)
+        if not done.cancelled() and self._watched.get(key) is done:
+            self._over[key] = done
             self._is_over.set()
 
     # --- answers ---------------------------------------------------------------------------------
@@ -149,44 +159,57 @@ class WatchedRuns:
             while self._over:
                 await self.outbox.has_room()
                 count = min(len(self._over), _TURN, max(1, READ_BYTES // self._end_bytes))
-                keys = [self._over.popleft() for _ in range(count)]
-                await self._answer_some([key for key in keys if key in self._watched])
+                await self._answer_some([self._over.popitem(last=False) for _ in range(count)])
 
-    async def _answer_some(self, keys: list[_Key]) -> None:
-        failed = {key: error for key in keys if (error := self._watched[key].exception())}
+    async def _answer_some(self, over: list[_Over]) -> None:
+        failed: dict[_Key, BaseException]
+        failed = {key: error for key, done in over if (error := done.exception())}
         found: dict[str, RunEnd] = {}
         try:
-            wanted = [key[0] for key in keys if key not in failed]
-            found = {end.uid: end for end in await self._hub.store.ends(wanted)} if wanted else {}
+            wanted = dict.fromkeys(uid for (uid, _), done in over if done.exception() is None)
+            found, unread = await read_each(self._read_ends, list(wanted))
+            failed |= {key: unread[key[0]] for key, _ in over if key[0] in unread}
         except (Unavailable, StoreUnusable):
             pass  # they are expected again
         except Exception as error:  # noqa: BLE001 - the client gets it
-            failed |= {key: error for key in keys if key not in failed}
-        for key in keys:
-            if key in self._watched and key[0] not in found and key not in failed:
+            failed |= {key: error for key, _ in over if key not in failed}
+        for key, done in over:
+            is_watched = self._watched.get(key) is done
+            if is_watched and key[0] not in found and key not in failed:
                 self._expect(key)  # it was resumed or deleted meanwhile, or could not be read
-        await self._send(keys, found, failed)
+        await self._send(over, found, failed)
+
+    async def _read_ends(self, uids: list[str]) -> dict[str, RunEnd]:
+        return {end.uid: end for end in await self._hub.store.ends(uids)}
 
     async def _send(
-        self, keys: list[_Key], found: dict[str, RunEnd], failed: dict[_Key, BaseException]
+        self, over: list[_Over], found: dict[str, RunEnd], failed: dict[_Key, BaseException]
     ) -> None:
         """Send outcomes and failures, in frames that are not too large."""
+        limit = self._limits.reply_bytes - ENVELOPE_BYTES
         reply, size, sizes = messages.WatchReply(), 0, 0
-        for key in keys:
+        for key, done in over:
+            end = _END.to_message(found[key[0]]) if key[0] in found else None
+            own = 0 if end is None else end.ByteSize()
+            sizes += own
+            if own <= limit and size and size + own > self._limits.frame_bytes:
+                await self.outbox.has_room()
+                self.outbox.put(reply)
+                reply, size = messages.WatchReply(), 0
+            if self._watched.get(key) is not done:
+                continue  # it is not waited for any more, or once more
             if key in failed:
                 self._add_failure(reply, key, failed[key])
-            elif key[0] in found:
-                end = _END.to_message(found[key[0]])
-                own = end.ByteSize()
-                if size and size + own > self._limits.frame_bytes:
-                    await self.outbox.has_room()
-                    self.outbox.put(reply)
-                    reply, size = messages.WatchReply(), 0
+            elif own > limit:
+                self._add_failure(
+                    reply, key, PayloadTooLarge(f"the outcome of run {key[0]}", own, limit)
+                )
+            elif end is not None:
                 reply.ends.append(end)
-                size, sizes = size + own, sizes + own
+                size += own
             else:
                 continue
-            self._watched.pop(key, None)
+            del self._watched[key]
         if sizes:
             self._end_bytes = sizes // len(found)
         if reply.ends or reply.failures:

@@ -25,6 +25,7 @@ class Runs:
     def __init__(self) -> None:
         self.database = SimpleNamespace(where="memory")
         self.over: set[str] = set()
+        self.damaged: set[str] = set()
         self.looks: list[list[str]] = []
         self._hints = HintBus()
 
@@ -36,6 +37,8 @@ class Runs:
 
     async def ends(self, uids: Iterable[str]) -> list[RunEnd]:
         self.looks.append(sorted(uids))
+        if self.damaged.intersection(self.looks[-1]):
+            raise ValueError("damaged")
         return [ended(uid) for uid in self.looks[-1] if uid in self.over]
 
     async def gone(self, _: Iterable[str]) -> list[str]:
@@ -75,6 +78,23 @@ def test_a_run_whose_hint_was_lost_is_found_within_a_second_while_others_change(
             await asyncio.sleep(0.1)
         assert lost.done()
         assert not other.done()
+        await results.close()
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(VirtualClock())) as runner:
+        runner.run(wait())
+
+
+def test_a_run_that_cannot_be_read_fails_alone() -> None:
+    runs = Runs()
+    runs.over, runs.damaged = {"a"}, {"b"}
+
+    async def wait() -> None:
+        results = Results(cast("Any", runs), runs.ends)
+        a, b, c = (asyncio.ensure_future(results.end_of(uid)) for uid in "abc")
+        await asyncio.sleep(0.1)
+        assert a.result().uid == "a"
+        assert isinstance(b.exception(), ValueError)
+        assert not c.done()
         await results.close()
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(VirtualClock())) as runner:
