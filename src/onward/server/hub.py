@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from onward.core.instant import SECOND
 from onward.engine.clock_steps import ClockSteps
@@ -24,7 +24,7 @@ from onward.telemetry.events import emit
 from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
     from types import TracebackType
 
     from onward.core.access import Principal
@@ -101,6 +101,7 @@ class Hub:
         """Set when maintenance is due before the next poll, or due times have to be read."""
         self._wants_maintenance = False
         self._is_closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -118,6 +119,7 @@ class Hub:
         self._hints = self._stack.enter_context(hints)
         self._stack.push_async_callback(self._pruner.close)
         self._stack.push_async_callback(self.ends.close)
+        self._stack.push_async_callback(self._finished)
         self._stack.push_async_callback(self.claims.close)
         task = asyncio.create_task(self._maintain(), name=f"onward hub {self.namespace}")
         self._stack.push_async_callback(_cancelled, task)
@@ -131,6 +133,17 @@ class Hub:
     ) -> None:
         self._is_closing = True
         await self._stack.__aexit__(kind, error, trace)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that is finished before the namespace is closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _finished(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     # --- workers ---------------------------------------------------------------------------------
 

@@ -92,8 +92,10 @@ async def serve_worker(
         )
         await stream.serve(transport)
     finally:
-        await stream.close()
-        stream.report("worker.disconnected")
+        try:
+            await stream.close()
+        finally:
+            stream.report("worker.disconnected")
 
 
 class WorkerStream:
@@ -244,12 +246,21 @@ class WorkerStream:
                 await session.outbox.has_room(1)
 
     async def close(self) -> None:
-        """Forget the worker; it keeps its lease and its runs."""
-        await self.session.close()
-        self._engine.disconnect()
-        if self._hub.sessions.get(self.session.worker) is self.session:
-            del self._hub.sessions[self.session.worker]
-        self.session.is_closed.set()
+        """Forget the worker; it keeps its lease and its runs.
+
+        gRPC may cancel the caller meanwhile. Then the worker is forgotten all the same: its next
+        stream waits for that.
+        """
+        await asyncio.shield(self._hub.spawn(self._close()))
+
+    async def _close(self) -> None:
+        try:
+            await self.session.close()
+        finally:
+            self._engine.disconnect()
+            if self._hub.sessions.get(self.session.worker) is self.session:
+                del self._hub.sessions[self.session.worker]
+            self.session.is_closed.set()
 
 
 def _greeting(request: Any, principal: Principal) -> tuple[Any, Registration]:
