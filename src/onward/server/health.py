@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 UNKNOWN, SERVING, NOT_SERVING, SERVICE_UNKNOWN = range(4)
 SERVICES = frozenset({"", "onward.v1.Workers", "onward.v1.Engine"})
-LOOK_SECONDS = 1.0
+
+MAX_WATCHES = 100
+"""How many streams of `Watch` may be open: they need no key."""
 
 
 def _messages() -> tuple[Any, Any]:
@@ -44,12 +46,13 @@ class HealthService:
     """`grpc.health.v1.Health`. It needs no key, and says no more than whether the server serves.
 
     Args:
-        is_serving: Returns whether it does.
+        is_serving: Returns whether it does; it does until `close`.
     """
 
     def __init__(self, is_serving: Callable[[], bool]) -> None:
         self._is_serving = is_serving
         self._is_closed = asyncio.Event()
+        self._watches = 0
 
     def handler(self) -> Any:
         """Return the service for a gRPC server; it reads and writes bytes."""
@@ -62,7 +65,7 @@ class HealthService:
         )
 
     def close(self) -> None:
-        """End all streams."""
+        """End all streams; the server does not serve from now on."""
         self._is_closed.set()
 
     async def _check(self, data: bytes, context: Any) -> bytes:
@@ -72,19 +75,18 @@ class HealthService:
         return _encoded(status)
 
     async def _watch(self, data: bytes, context: Any) -> None:
-        sent = None
-        while True:
-            status = self._status(data)
-            if status != sent:
-                sent = status
-                await context.write(_encoded(status))
-            if self._is_closed.is_set():
-                return
-            try:
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._is_closed.wait()
-            except TimeoutError:
-                continue
+        if self._watches >= MAX_WATCHES:
+            details = f"the server has {MAX_WATCHES} open Watch streams. Use Check, or close some"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, details)
+        self._watches += 1
+        try:
+            sent = self._status(data)
+            await context.write(_encoded(sent))
+            await self._is_closed.wait()
+            if self._status(data) != sent:
+                await context.write(_encoded(self._status(data)))
+        finally:
+            self._watches -= 1
 
     def _status(self, data: bytes) -> int:
         if HealthCheckRequest.FromString(data).service not in SERVICES:
