@@ -42,6 +42,8 @@ class Post:
     counted: list[str] = field(default_factory=list)
     faults: dict[str, list[Any]] = field(default_factory=dict)
     """What a phase raises, or does, one after the other, by its name."""
+    addition: str = ""
+    """What is added to the first of the texts that are written."""
 
     def befall(self, phase: str, *faults: Any) -> None:
         """Let a phase raise these, one each time that it runs."""
@@ -104,6 +106,7 @@ def post(
             if not events:
                 return Prepared()
             texts = [event.payload for event in events]
+            texts[0] += made.addition
             made.prepared.append(texts)
             return Prepared(reserve=events, data=texts, title=f"Write {', '.join(texts)}")
 

@@ -199,6 +199,41 @@ async def test_a_definite_refusal_releases_the_events_and_blocks(app: App) -> No
     assert len(made.book.applied) == 1
 
 
+async def test_an_approval_does_not_count_for_other_arguments_of_a_later_run(app: App) -> None:
+    made = post(approve=True)
+    made.book.befall(Trouble.REFUSED, times=3)
+    async with working(app, pipelines=[made.pipeline]):
+        await _publish(app, made)
+        await until_run(app, made.handler("Book"), "paused")
+        [planned] = await app.effects.pending()
+        await app.effects.approve(planned.id, reason="reads well")
+        await until_run(app, made.handler("Book"), "failed")
+        made.addition = " and more"
+        await app.pipelines.resume(made.name)
+        await until_run(app, made.handler("Book"), "paused")
+
+        [asked] = await app.effects.pending()
+        assert (asked.id, asked.needs_approval) == (planned.id, True)
+        assert (asked.arguments, asked.title) == ({"line": "a and more"}, "Write a and more")
+        assert {request.arguments for request in made.book.sent} == {("a",)}
+        await app.effects.approve(asked.id, reason="reads well too")
+        await until_counts(app, made.letters, made.handler("Book"), consumed=1)
+    assert made.book.sent[-1].arguments == ("a and more",)
+
+
+async def test_an_approval_counts_for_the_same_arguments_of_a_later_run(app: App) -> None:
+    made = post(approve=True)
+    made.book.befall(Trouble.REFUSED, times=3)
+    async with working(app, pipelines=[made.pipeline]):
+        await _publish(app, made)
+        await until_run(app, made.handler("Book"), "paused")
+        [planned] = await app.effects.pending()
+        await app.effects.approve(planned.id, reason="reads well")
+        await until_run(app, made.handler("Book"), "failed")
+        await app.pipelines.resume(made.name)
+        await until_counts(app, made.letters, made.handler("Book"), consumed=1)
+
+
 async def test_a_skipped_effect_skips_its_events_and_next_runs(app: App) -> None:
     made = post(approve=True)
     async with working(app, pipelines=[made.pipeline]):

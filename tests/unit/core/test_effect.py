@@ -339,6 +339,15 @@ def test_an_approved_effect_is_sent() -> None:
     assert moved(moved(UNAPPROVED, Approved()), Sent()).state is EffectState.IN_FLIGHT
 
 
+@pytest.mark.parametrize("state", [FAILED, WITHDRAWN])
+def test_an_approval_is_not_inherited_with_other_arguments(state: LedgerEntry) -> None:
+    asked = moved(
+        changed(state, approved=True, attempt=3, known_until=NOW), Inherited(is_changed=True)
+    )
+    assert (asked.state, asked.approved, asked.attempt) == (EffectState.PLANNED, False, 0)
+    assert asked.known_until == NOW
+
+
 def test_a_rejected_effect_is_settled_and_a_retry_asks_for_approval_again() -> None:
     rejected = moved(UNAPPROVED, ApprovalRejected())
     assert settled(rejected)
@@ -386,6 +395,7 @@ def test_a_retry_of_the_run_gets_attempts_of_its_own_and_keeps_what_is_applied()
 
     assert moved(again, Sent()).attempt == 1
     assert isinstance(advance(APPLIED, Inherited(), WITHOUT, now=NOW), Ignored)
+    assert moved(STUCK, Inherited(is_changed=True)) == changed(STUCK, version=STUCK.version + 1)
     assert moved(STUCK, Inherited()) == changed(STUCK, version=STUCK.version + 1)
 
 

@@ -104,7 +104,9 @@ class Withdrawn(Value):
 
 
 class Inherited(Value):
-    """A retry of the run takes the row over."""
+    """A retry of the run takes the row over; `is_changed`: with other arguments than approved."""
+
+    is_changed: bool = False
 
 
 Fact: TypeAlias = (

@@ -76,7 +76,7 @@ def _decided(effect: LedgerEntry, fact: Fact, terms: Terms, now: Instant) -> Dec
         case Withdrawn():
             return _withdrawn(effect)
         case Inherited():
-            return _inherited(effect, now)
+            return _inherited(effect, fact, now)
     assert_never(fact)
 
 
@@ -300,7 +300,10 @@ def _withdrawn(effect: LedgerEntry) -> Decision[LedgerEntry]:
     return Moved(changed(effect, due=None))  # it failed, and is not sent again
 
 
-def _inherited(effect: LedgerEntry, now: Instant) -> Decision[LedgerEntry]:
+def _inherited(effect: LedgerEntry, fact: Inherited, now: Instant) -> Decision[LedgerEntry]:
+    if fact.is_changed and effect.state in (EffectState.WITHDRAWN, EffectState.FAILED):
+        asked = changed(effect, state=EffectState.PLANNED, attempt=0, asks=0, due=None)
+        return Moved(changed(asked, approved=False))
     if effect.state is EffectState.WITHDRAWN:
         return Moved(planned(approve=not effect.approved))
     if effect.state is EffectState.FAILED and not effect.approved:

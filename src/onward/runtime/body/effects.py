@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 TIMEOUT: Duration = 30 * SECOND
 SETTLE: Duration = 10 * SECOND
+APPROVED = "approve"
+"""The verdict of an operator who has approved an effect."""
 MAX_NAME = 200
 """How much of the name of a reconciler the ledger keeps."""
 
@@ -276,6 +278,11 @@ class EffectCall(Awaited):
         """
         return self.root is not None and row.state in _NOT_HAPPENED and row.due is None
 
+    def needs_approval_anew(self, row: EffectRow) -> bool:
+        """Return whether an operator has approved, or is to approve, other arguments than these."""
+        is_asked = self.definition.approve or row.verdict == APPROVED
+        return is_asked and row.args_hash != self.args_hash
+
     def widen(self, wrote_for: Duration) -> None:
         """Let the next send begin later: this one never began, and its write took so long."""
         self.terms = widened(self.definition.terms, 2 * wrote_for)
@@ -300,7 +307,7 @@ class EffectCall(Awaited):
         if self.slot_at is not None and self.slot_at <= sent_at:
             self.slot_at = None  # a slot is for one send
         if row.args_hash == self.args_hash:
-            self.args = row.args
+            self.args, self.title = row.args, row.title
         self.doubt = row.error
         self.attempts = read_attempts(row.attempts)
 

@@ -255,7 +255,7 @@ class Ledger:
             error = pack(encode_error(gone))
             return await self._record(call, fact, error=error, error_type=type_name(gone))
         if row.run != self._run.uid and effect.state not in FINAL:
-            return await self._record(call, Inherited())
+            return await self._record(call, Inherited(is_changed=call.needs_approval_anew(row)))
         return _ending(call, row.result, row.error) if settled(effect) else None
 
     # --- sending ---------------------------------------------------------------------------------
