@@ -20,10 +20,19 @@ async def event_deliveries(
     return {event: (attempt, replays) for event, attempt, replays in rows}
 
 
-async def effect_approvals(store: Store, keys: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Return the version of effects, and whether each is approved."""
+async def effect_approvals(
+    store: Store, keys: Collection[str]
+) -> dict[str, tuple[int, int, tuple[str, bytes, str] | None]]:
+    """Return the version of effects, and whether each is approved.
+
+    The last value is the title, the arguments and their hash if an operator has approved them, and
+    the next version would replace them.
+    """
     rows = await store.read(lambda tx: tx.fetch("effect_approvals", keys=tx.array(keys)))
-    return {key: (version, approved) for key, version, approved in rows}
+    return {
+        key: (version, approved, (title, args, args_hash) if is_fixed else None)
+        for key, version, approved, is_fixed, title, args, args_hash in rows
+    }
 
 
 async def children_among(store: Store, run: str, uids: Collection[str]) -> frozenset[str]:

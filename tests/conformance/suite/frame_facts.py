@@ -19,7 +19,7 @@ async def test_the_approval_of_an_effect_is_read_with_its_version(world: World) 
     [run] = await worker.owning("one")
     effect = an_effect(run, 1, "planned")._replace(approved=0)
     await worker.commit(run, attached=Attachments(effects=(effect,)))
-    assert await effect_approvals(worker.store, [effect.key, "other"]) == {effect.key: (1, 0)}
+    assert await effect_approvals(worker.store, [effect.key, "other"]) == {effect.key: (1, 0, None)}
     assert await effect_approvals(await world.store("theirs"), [effect.key]) == {}
 
 

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from onward.codec import Payload
 from onward.core.flow import MAX_INTERVAL, FlowKind
 from onward.core.instant import MAX_DURATION
-from onward.engine.frame_checks.known import FrameRefusal, number_problems, size_problems
+from onward.engine.frame_checks.known import (
+    FrameRefusal,
+    number_problems,
+    size_problems,
+    weight_problems,
+)
 from onward.engine.schedules.checking import check_spec
 
 if TYPE_CHECKING:
@@ -52,6 +57,8 @@ def check_registration(registration: Registration, limits: FrameLimits) -> Frame
     handlers = [each for pipeline in registration.pipelines for each in pipeline.handlers]
     for schedule in (*registration.schedules, *(each.schedule for each in handlers)):
         if schedule is not None:
+            for problem in weight_problems("a schedule", schedule, limits):
+                return problem
             check_spec(schedule)
     return None
 

@@ -14,6 +14,7 @@ from onward.engine.frame_checks.known import (
     length_problems,
     number_problems,
     size_problems,
+    weight_problems,
 )
 from onward.engine.frame_checks.owners import is_end
 
@@ -74,6 +75,7 @@ def effect_problems(
         yield from size_problems("an effect", payloads, limits)
         if max(len(effect.title), len(effect.returns)) > limits.payload_bytes:
             yield FrameRefusal("size", "a string in an effect is too long")
+        yield from weight_problems("an effect", effect, limits)
 
 
 def _approval_problems(
@@ -92,20 +94,24 @@ def _approval_problems(
     elif effect.version > 1:
         rows = (held.effects.get(effect.key), facts.effects.get(effect.key))
         if not any(_may_be_approved(effect, row) for row in rows):
-            yield FrameRefusal("approval", "a worker cannot approve an effect")
+            fact = "a worker cannot approve an effect, or change what an operator has approved"
+            yield FrameRefusal("approval", fact)
 
 
 def _may_be_approved(effect: EffectWrite, row: KnownEffect | None) -> bool:
     """Return whether a later version of an effect may be approved, given its row in the ledger.
 
-    The version before it must be approved. If the ledger has this version already, or a newer one,
-    the worker may have missed the answer and sent the commit again. The store then writes nothing:
-    it compares the rows, approval included, and answers `done` or `busy`.
+    The version before it must be approved, and an operator has approved that title and those
+    arguments alone. If the ledger has this version already, or a newer one, the worker may have
+    missed the answer and sent the commit again. The store then writes nothing: it compares the
+    rows, approval included, and answers `done` or `busy`.
     """
     if row is None:
         return False
-    is_approved = row in ((effect.version - 1, 1), (effect.version, 1))
-    return is_approved or row.version > effect.version
+    if row.version == effect.version - 1:
+        is_same = row.fixed in (None, (effect.title, effect.args, effect.args_hash))
+        return bool(row.approved) and is_same
+    return row.version > effect.version or (row.version == effect.version and bool(row.approved))
 
 
 def _effect_number_problems(effect: EffectWrite) -> Iterator[FrameRefusal]:

@@ -14,7 +14,7 @@ from onward.codec.names import check_name
 from onward.core.ids import is_uid
 from onward.engine.bulk import BULK_WORKFLOW
 from onward.engine.frame_checks.arguments import limits_problem, parts_of
-from onward.engine.frame_checks.known import MAX_NUMBER
+from onward.engine.frame_checks.known import DEFAULT_LIMITS, MAX_NUMBER
 from onward.engine.payloads import JSON_MARK
 from onward.engine.starting import check_run_id, check_run_options
 from onward.errors import BadInput, PayloadTooLarge
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from onward.core.flow import FlowId
     from onward.model.flow import DeclaredLimits
 
-MAX_TEXT: Final = 64 * 1024
-"""The length of a text of a run that is part of no key."""
+MAX_TEXT: Final = DEFAULT_LIMITS.text_chars
 CONTROL: Final = "run:control"
 SIGNAL_MESSAGE: Final = "signal "
 """What begins the id of a message that a user chose; no other message has such an id."""
@@ -149,13 +148,16 @@ def check_client_limits(flow: FlowId, limits: DeclaredLimits) -> None:
 
 
 def _check_values(name: str, value: Any, payload_bytes: int) -> None:
-    """Check the numbers and the payloads in an argument. Each start passes here: one loop."""
+    """Check the numbers, texts and payloads in an argument. Each start passes here: one loop."""
     pending = [value]
     while pending:
         each = pending.pop()
-        if each is None or isinstance(each, str):
+        if each is None:
             continue
-        if isinstance(each, int):
+        if isinstance(each, str):
+            if len(each) > payload_bytes:
+                raise PayloadTooLarge(f"a text of {name}", len(each), payload_bytes)
+        elif isinstance(each, int):
             if not -MAX_NUMBER <= each <= MAX_NUMBER:
                 raise BadInput(name, "contains a number that is too large", _CHECK)
         elif isinstance(each, bytes):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onward.engine.frame_checks.known import FrameFacts, FrameLimits, HeldRun, KnownWorker
+    from onward.model.effects import EffectWrite
     from onward.model.pipelines import NewEvent
     from onward.model.records import NewRecord
 
@@ -99,10 +100,20 @@ def after_commit(held: HeldRun, commit: Commit) -> HeldRun | None:
         return None
     attached = commit.attached
     for effect in attached.effects:
-        held.effects[effect.key] = KnownEffect(effect.version, effect.approved)
+        if _is_approved_elsewhere(held, effect):
+            held.effects.pop(effect.key, None)
+        else:
+            held.effects[effect.key] = KnownEffect(effect.version, effect.approved)
     if attached.pipeline is not None and attached.pipeline.prepared is not None:
         held = replace(held, origin=attached.pipeline.prepared.origin)
     return held
+
+
+def _is_approved_elsewhere(held: HeldRun, effect: EffectWrite) -> bool:
+    """Return whether an effect may have been approved by an operator, who saw its arguments."""
+    if effect.version == 1 or not effect.approved:
+        return False
+    return held.effects.get(effect.key) != (effect.version - 1, 1, None)
 
 
 def _problems(

@@ -34,16 +34,26 @@ class FrameLimits(NamedTuple):
     payload_bytes: int = 8 * _MIB
     commit_bytes: int = 8 * _MIB
     rows: int = 10_000
+    text_chars: int = 64 * 1024
+    """The length of a text of a run that is part of no key."""
 
 
 DEFAULT_LIMITS: Final = FrameLimits()
 
 
 class KnownEffect(NamedTuple):
-    """What the ledger has of an effect."""
+    """What the ledger has of an effect.
+
+    Attributes:
+        version: Its version.
+        approved: Whether it may be sent.
+        fixed: Its title, arguments and their hash if an operator has approved them, and the next
+            version would replace them.
+    """
 
     version: int
     approved: int
+    fixed: tuple[str, bytes, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,3 +185,29 @@ def size_problems(
                 f"{what} has a payload of {len(payload):,} bytes; the limit is "
                 f"{limits.payload_bytes:,}",
             )
+
+
+def weight_problems(
+    what: str, values: Iterable[object], limits: FrameLimits
+) -> Iterator[FrameRefusal]:
+    """Yield a refusal if the texts and payloads of a row are together larger than a commit.
+
+    Whoever reads the row gets all of them in one message.
+    """
+    size = weight(values)
+    if size > limits.commit_bytes:
+        yield FrameRefusal(
+            "size",
+            f"{what} has {size:,} bytes of text and payloads; the limit is {limits.commit_bytes:,}",
+        )
+
+
+def weight(values: Iterable[object]) -> int:
+    """Return the size of all texts and bytes among the values of a row."""
+    size = 0
+    for value in values:
+        if isinstance(value, str):
+            size += len(value) if value.isascii() else len(value.encode(errors="replace"))
+        elif isinstance(value, bytes):
+            size += len(value)
+    return size

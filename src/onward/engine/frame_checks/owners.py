@@ -15,6 +15,7 @@ from onward.engine.frame_checks.known import (
     length_problems,
     number_problems,
     size_problems,
+    weight_problems,
 )
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def check_continuation(
     payloads = (given.input, given.attributes)
     for problem in size_problems(what, payloads, known.limits):
         return problem
+    for problem in weight_problems(what, (*given, *end), known.limits):
+        return problem
     return next(number_problems(what, given.unheard), None)
 
 
@@ -152,6 +155,7 @@ def move_problems(
     texts = (move.failed_call or "", move.parked_by or "", move.error_type, move.failed_step)
     if max(map(len, texts)) > limits.payload_bytes:
         yield FrameRefusal("size", "a string in the move is too long")
+    yield from weight_problems("the move", move, limits)
     yield from number_problems("the move", (move.due, move.seq, move.seen))
     yield from length_problems("the move", (move.due_in,))
 
@@ -178,8 +182,9 @@ def start_problems(held: HeldRun, run: NewRun, limits: FrameLimits) -> Iterator[
     if run.cancel_with_parent not in (0, 1):
         yield FrameRefusal("start", "cancel_with_parent must be 0 or 1")
     yield from size_problems("a child", (run.input, run.attributes), limits)
-    if max(len(run.retry or ""), len(run.tags), len(run.trace or "")) > limits.payload_bytes:
+    if max(len(run.retry or ""), len(run.tags), len(run.trace or "")) > limits.text_chars:
         yield FrameRefusal("size", "a string in a child is too long")
+    yield from weight_problems("a child", run, limits)
     yield from number_problems("a child", (run.priority, run.due, run.deadline))
     yield from length_problems("a child", (run.delay_in, run.deadline_in))
 

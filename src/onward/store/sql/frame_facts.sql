@@ -6,7 +6,11 @@ WHERE d.namespace = :namespace AND d.handler = :handler AND d.key = :key
   AND d.event IN (SELECT value FROM json_each(:events));
 
 -- name: effect_approvals
-SELECT e.key, e.version, e.approved FROM onward_effect e
+-- What an operator has approved, if the next version would replace it: see `write_effect`.
+SELECT e.key, e.version, e.approved,
+       CASE WHEN e.verdict = 'approve' AND e.state IN ('failed', 'withdrawn') THEN 1 ELSE 0 END,
+       e.title, e.args, e.args_hash
+FROM onward_effect e
 WHERE e.namespace = :namespace AND e.key IN (SELECT value FROM json_each(:keys));
 
 -- Those of some runs that a run has started, or another one whose attempt it repeats.

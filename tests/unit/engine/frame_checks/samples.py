@@ -17,7 +17,7 @@ HANDLER, HANDLER_KEY = "mail.add_row", "ada"
 
 HELD = HeldRun(RUN, 3, "workflow", PARENT, "child#1", ROOT)
 HELD_CONSUMER = HeldRun(CONSUMER, 1, "consumer", handler=HANDLER, handler_key=HANDLER_KEY)
-LIMITS = FrameLimits(payload_bytes=1000, commit_bytes=5000, rows=10)
+LIMITS = FrameLimits(payload_bytes=1000, commit_bytes=5000, rows=10, text_chars=900)
 WORKER = KnownWorker("w1", frozenset({"default"}), {RUN: HELD, CONSUMER: HELD_CONSUMER}, LIMITS)
 OWNER = RunOwner("w1", RUN, 3)
 CONSUMER_OWNER = RunOwner("w1", CONSUMER, 1)

@@ -71,6 +71,16 @@ def test_a_registration_that_cannot_be_stored_is_refused(changes: Any) -> None:
     assert check_registration(replace(HELLO, **changes), LIMITS) is not None
 
 
+def test_a_schedule_is_refused_whose_runs_would_be_too_large() -> None:
+    part = LIMITS.commit_bytes // 5
+    large = SCHEDULE._replace(input=b"x" * part, options="x" * part, zone="x" * part)
+    large = large._replace(args_hash="x" * part, workflow="x" * part)
+    limits = LIMITS._replace(payload_bytes=part)
+    refusal = check_registration(replace(HELLO, schedules=(large,)), limits)
+    assert refusal is not None
+    assert refusal.rule == "size"
+
+
 @pytest.mark.parametrize(
     "limits",
     [

@@ -98,6 +98,12 @@ def test_a_start_that_may_end_other_runs_needs_the_scope_for_that(
     assert scope_needed("start", {"run": run, "on_conflict": on_conflict}) == scope
 
 
+def test_a_text_of_a_call_has_the_size_of_a_payload_at_most() -> None:
+    check_client_call("schedules.pause", {"name": "s" * MAX}, MAX)
+    with pytest.raises(PayloadTooLarge, match="limit is 1,000"):
+        check_client_call("schedules.pause", {"name": "s" * (MAX + 1)}, MAX)
+
+
 def test_a_payload_is_measured_without_its_tag() -> None:
     whole = b"json:" + b"1" * MAX
     check_client_call("start", {"run": ROW._replace(input=whole), "on_conflict": "return"}, MAX)

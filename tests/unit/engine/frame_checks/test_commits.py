@@ -261,6 +261,35 @@ def test_an_approval_counts_for_the_next_version_alone() -> None:
     assert rule(sent, FrameFacts()) == "approval"
 
 
+@pytest.mark.parametrize(
+    "changes", [{"title": "Charge Bob"}, {"args": b"j[6]"}, {"args_hash": "other"}]
+)
+def test_an_approval_counts_for_what_the_operator_saw_alone(changes: dict[str, Any]) -> None:
+    seen = (EFFECT.title, EFFECT.args, EFFECT.args_hash)
+    facts = FrameFacts(effects={EFFECT.key: KnownEffect(3, 1, seen)})
+    assert rule(effect(version=4), facts) is None
+    assert rule(effect(version=4, **changes), facts) == "approval"
+    assert rule(effect(version=4, **changes), ledger(3, 1)) is None  # nobody was asked
+
+
+def test_an_approval_that_was_used_here_is_looked_up_again() -> None:
+    plan = after_commit(replace(HELD, effects={}), effect(state="planned", approved=0))
+    assert plan is not None
+    after = after_commit(plan, effect(version=3, state="failed"))
+    assert after is not None
+    worker = replace(WORKER, runs={RUN: after})
+    assert facts_needed(worker, effect(version=4)) == NeededFacts(effects=(EFFECT.key,))
+
+
+def test_an_effect_is_refused_that_is_too_large_only_as_a_whole() -> None:
+    data = b"x" * 1000
+    large = effect(args=data, result=data, error=data, attempts=data)
+    assert rule(large) is None
+    assert (
+        rule(effect(args=data, result=data, error=data, attempts=data, title="x" * 999)) == "size"
+    )
+
+
 def test_an_effect_that_is_in_the_ledger_may_be_sent_again() -> None:
     sent = effect(version=3)
     assert rule(sent, ledger(3, 1)) is None

@@ -82,7 +82,8 @@ def test_a_worker_acts_for_its_own_runs_alone(by: RunOwner, broken: str | None) 
         ({"cancel_with_parent": 2}, "start"),
         ({"input": b"x" * 1001}, "size"),
         ({"attributes": b"x" * 1001}, "size"),
-        ({"retry": "x" * 1001}, "size"),
+        ({"retry": "x" * 901}, "size"),
+        ({"tags": "x" * 901}, "size"),
         ({"priority": 1 << 62}, "number"),
         ({"deadline": 1 << 62}, "number"),
         ({"delay_in": MAX_DURATION + 1}, "number"),
@@ -91,6 +92,32 @@ def test_a_worker_acts_for_its_own_runs_alone(by: RunOwner, broken: str | None) 
 def test_a_child_that_cannot_be_is_refused(changes: dict[str, Any], broken: str) -> None:
     assert started(START) is None
     assert started(START._replace(**changes)) == broken
+
+
+def test_a_child_is_refused_that_is_too_large_only_as_a_whole() -> None:
+    text, data = "é" * 900, b"x" * 1000  # an é has two bytes
+    large = START._replace(input=data, attributes=data, retry=text)
+    assert started(large) is None
+    assert started(large._replace(trace=text)) == "size"
+
+
+def test_a_continuation_is_refused_that_is_too_large_only_as_a_whole() -> None:
+    data = b"x" * 1000
+    given = Continuation(data, "hash", data)
+    end = CONTINUED._replace(progress=data, error_type="é" * 900)
+    assert check_continuation(WORKER, OWNER, end, given) is None
+    refusal = check_continuation(WORKER, OWNER, end._replace(failed_step="x" * 900), given)
+    assert refusal is not None
+    assert refusal.rule == "size"
+
+
+def test_an_end_is_refused_that_is_too_large_only_as_a_whole() -> None:
+    end = FAILED._replace(error=b"x" * 1000, progress=b"x" * 1000, error_type="é" * 900)
+    assert check_end(WORKER, OWNER, end, OwnerCall.RETRY) is None
+    large = end._replace(failed_step="é" * 900)
+    refusal = check_end(WORKER, OWNER, large, OwnerCall.RETRY)
+    assert refusal is not None
+    assert refusal.rule == "size"
 
 
 def test_the_origin_of_a_child_is_that_of_its_call() -> None:
