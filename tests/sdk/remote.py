@@ -8,6 +8,7 @@ ALSO_REMOTE = frozenset(
     {
         "children.test_started_runs",
         "effects.test_verdicts",
+        "runs.test_arguments_of_lists",
         "runs.test_conflicts",
         "pipelines.test_large_events",
         "runs.test_progress",

@@ -201,3 +201,13 @@ async def test_the_health_service_needs_no_key(sqlite: Worlds) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as unknown:
             await check(b"\x0a\x04nope")
         assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_one_call_returns_a_thousand_runs_at_most(sqlite: Worlds) -> None:
+    async with sqlite.serve() as world:
+        for limit in (1_001, 10**9, -1):
+            given = {"query": [], "page": [limit], "attributes": {}}
+            problem = (await world.client.reply("list_runs", given)).problem
+            assert problem.code == "bad_input"
+            assert "is not between 0 and 1,000" in problem.message
+        assert await world.client.call("list_runs", query=[], page=[1_000], attributes={}) == []

@@ -16,6 +16,7 @@ from onward.core.instant import duration
 from onward.engine.client_engine import FailurePeriod
 from onward.engine.search import RunPage
 from onward.model.run_filter import RunQuery
+from onward.sdk import given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,7 @@ async def list_dead(  # noqa: PLR0913 - each is an option of the command
         name, state, queue, None, tag, dead=True, error=error, failed_step=failed_step, since=after
     )
     cursor = None if before is None else (await context.engine.find(before, changes=False)).uid
-    found = await context.engine.list_runs(query, RunPage(limit, cursor), attributes)
+    found = await given.list_runs(context.engine, query, RunPage(limit, cursor), attributes)
     context.out.things([asdict(info) for info in found], HEAD, [_row(info) for info in found])
     if not found:
         context.out.say("No dead letters match.")

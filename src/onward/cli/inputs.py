@@ -33,7 +33,7 @@ def inputs() -> None:
 @click.option(
     "--text", metavar="TEXT", help="Only inputs whose title or external id contains this."
 )
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 async def list_inputs(context: CommandContext, **wanted: Any) -> int:
     """List inputs, newest first.
 

@@ -24,6 +24,7 @@ from onward.cli.value import from_json, kind_of, named, read_value
 from onward.core.run import RunState
 from onward.engine.search import RunPage
 from onward.model.run_filter import RunQuery
+from onward.sdk import given
 from onward.sdk.run import UNCHANGED
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
     left out.
     """
     query = RunQuery(name, state, queue, tag=tag, children=every)
-    found = await context.engine.list_runs(
+    found = await given.list_runs(
+        context.engine,
         query,
         RunPage(limit, await _uid(context, before)),
         attributes,

@@ -135,7 +135,7 @@ async def preview(context: CommandContext, *, name: str, count: int, after: str 
 
 @command(schedules, "slots", example="onward schedules slots nightly --limit 50")
 @_name
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
 async def slots(context: CommandContext, *, name: str, limit: int) -> int:
     """List past slots with their dispositions.
 

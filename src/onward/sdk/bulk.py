@@ -11,6 +11,7 @@ from onward.engine.search import RunPage
 from onward.engine.starting import StartOptions
 from onward.model.bulk import BulkOptions, Refusal
 from onward.sdk.bulk_workflow import BulkFilter, BulkReport, BulkWorkflow
+from onward.sdk.given import list_runs
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.operator import this_user
 from onward.sdk.run import Run
@@ -271,7 +272,7 @@ async def _count(
     if attributes:  # no index has them: these runs are read
         most, found = (
             MAX_READ,
-            len(await engine.list_runs(query, RunPage(MAX_READ + 1), attributes)),
+            len(await list_runs(engine, query, RunPage(MAX_READ + 1), attributes)),
         )
     else:
         most, found = MAX_COUNT, await engine.count_runs(query, MAX_COUNT + 1)

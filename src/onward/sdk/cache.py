@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.engine.views import CacheEntry
 from onward.errors import BadInput
+from onward.sdk.given import check_texts, given_id, read_pages
 from onward.sdk.inside import refuse_in_body
 
 if TYPE_CHECKING:
@@ -64,7 +65,16 @@ class Cache:
             limit: The maximum number of entries.
             after: The key of the last entry on the previous page.
         """
-        return await self._engine.list_cache(step=step, version=version, limit=limit, after=after)
+        check_texts(step=step, version=version)
+        engine = self._engine
+        return await read_pages(
+            limit,
+            lambda size, last: engine.list_cache(
+                step=step, version=version, limit=size, after=last
+            ),
+            given_id(after, "after"),
+            lambda entry: entry.key,
+        )
 
     async def purge(
         self,

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from onward.core.instant import duration
 from onward.core.run import DEAD
 from onward.engine.client_engine import Decision, FailurePeriod
+from onward.engine.page_sizes import MAX_COUNTED, MAX_PAGE, check_size
 from onward.engine.search import RunPage
 from onward.engine.views import Discard, FailureGroup, RunInfo
 from onward.errors import NotFound
 from onward.model.run_filter import RunQuery
+from onward.sdk.given import check_texts, given_id, list_runs
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.operator import this_user
 
@@ -98,11 +100,13 @@ class Dead:
             before: The uid of the last run on the previous page.
 
         Raises:
-            BadInput: there is no such state, the tag is not valid, or the limit is negative.
+            BadInput: there is no such state, the tag is not valid, or the limit is not a whole
+                number of 0 or more.
         """
+        check_texts(before=before)
         query = await self._query(name, error, failed_step, state, queue, tag, since)
         wanted = {said: [value] for said, value in (attributes or {}).items()}
-        return await self._engine.list_runs(query, RunPage(limit, before), wanted)
+        return await list_runs(self._engine, query, RunPage(limit, before), wanted)
 
     async def count(  # noqa: PLR0913 - each narrows the count in a way of its own
         self,
@@ -118,7 +122,7 @@ class Dead:
     ) -> int:
         """Return how many dead letters match, counting up to a maximum; see `list`."""
         query = await self._query(name, error, failed_step, state, queue, tag, since)
-        return await self._engine.count_runs(query, maximum)
+        return await self._engine.count_runs(query, check_size("maximum", maximum, MAX_COUNTED))
 
     async def _query(  # noqa: PLR0913 - see `list`
         self,
@@ -130,6 +134,8 @@ class Dead:
         tag: str | None,
         since: DurationLike | None,
     ) -> RunQuery:
+        check_texts(name=name, error=error, failed_step=failed_step)
+        check_texts(state=state, queue=queue, tag=tag)
         after = None if since is None else await self._engine.now() - duration(since)
         return RunQuery(
             name,
@@ -156,6 +162,8 @@ class Dead:
             since: Only runs that ended at most this long ago; by default, all runs.
             parts: The number of equal intervals in the `timeline` of each group.
         """
+        check_texts(name=name)
+        check_size("parts", parts, MAX_PAGE, minimum=1)
         length = None if since is None else duration(since)
         return await self._engine.failure_groups(FailurePeriod(name, length, parts))
 
@@ -165,7 +173,7 @@ class Dead:
         Raises:
             NotFound: no run has this id, or the newest run with this id is not a dead letter.
         """
-        info = await self._engine.info(id)
+        info = await self._engine.info(given_id(id))
         if info.state not in DEAD or info.discarded is not None:
             raise NotFound(
                 "dead letter",
@@ -204,4 +212,4 @@ class Dead:
         Raises:
             NotFound: no run has this id.
         """
-        return await self._engine.discard(id, Decision(reason, by or this_user()))
+        return await self._engine.discard(given_id(id), Decision(reason, by or this_user()))

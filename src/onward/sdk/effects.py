@@ -8,9 +8,11 @@ from onward.codec import encode, json_kind
 from onward.core.effect import Verdict
 from onward.engine.client_engine import Decision
 from onward.engine.effect_views import EffectChoice, EffectInfo
+from onward.engine.page_sizes import MAX_PAGE, check_size
 from onward.engine.payloads import pack
 from onward.errors import BadInput, VerdictRefused
 from onward.sdk import effect as effect_module
+from onward.sdk.given import given_id, read_pages
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.operator import this_user
 
@@ -35,18 +37,32 @@ class Effects:
 
     async def pending(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
         """Return unsettled effects; `after` is the id of the last effect on the previous page."""
-        return await self._engine.pending_effects(limit=limit, after=after)
+        engine = self._engine
+        return await read_pages(
+            limit,
+            lambda size, last: engine.pending_effects(limit=size, after=last),
+            given_id(after, "after"),
+            lambda info: info.id,
+        )
 
     async def all(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
         """Return all effects, including settled ones; effects of the newest runs come first.
 
         `after` is the id of the last effect on the previous page.
         """
-        return await self._engine.all_effects(limit=limit, after=after)
+        engine = self._engine
+        return await read_pages(
+            limit,
+            lambda size, last: engine.all_effects(limit=size, after=last),
+            given_id(after, "after"),
+            lambda info: info.id,
+        )
 
     async def find(self, beginning: str, *, limit: int = 10) -> list[EffectInfo]:
-        """Return effects whose ids begin with the given text."""
-        return await self._engine.effects_beginning(beginning, limit=limit)
+        """Return effects whose ids begin with the given text; `limit` is at most 1,000."""
+        return await self._engine.effects_beginning(
+            given_id(beginning, "the effect id"), limit=check_size("limit", limit, MAX_PAGE)
+        )
 
     async def choices(self, effect_id: str) -> list[EffectChoice]:
         """Return the possible verdicts for an effect, and when each becomes possible.
@@ -54,11 +70,11 @@ class Effects:
         Raises:
             NotFound: no effect has this id.
         """
-        return await self._engine.effect_choices(effect_id)
+        return await self._engine.effect_choices(_effect(effect_id))
 
     async def of(self, run: str) -> list[EffectInfo]:
         """Return all effects of the newest run with the given id."""
-        return await self._engine.effects_of(run)
+        return await self._engine.effects_of(given_id(run))
 
     async def get(self, effect_id: str) -> EffectInfo:
         """Return one effect.
@@ -66,7 +82,7 @@ class Effects:
         Raises:
             NotFound: no effect has this id.
         """
-        return await self._engine.effect(effect_id)
+        return await self._engine.effect(_effect(effect_id))
 
     async def resolve(
         self,
@@ -108,7 +124,7 @@ class Effects:
             ) from None
         kept = await self._encoded(effect_id, result) if chosen is Verdict.APPLIED else None
         decision = Decision(reason, by or this_user(), version)
-        return await self._engine.resolve(effect_id, chosen, decision, result=kept)
+        return await self._engine.resolve(_effect(effect_id), chosen, decision, result=kept)
 
     async def approve(
         self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None
@@ -121,7 +137,7 @@ class Effects:
                 withdrawn because its run is being cancelled.
         """
         return await self._engine.approve(
-            effect_id, Decision(reason, by or this_user(), version), yes=True
+            _effect(effect_id), Decision(reason, by or this_user(), version), yes=True
         )
 
     async def reject(
@@ -129,11 +145,11 @@ class Effects:
     ) -> EffectInfo:
         """Reject a planned effect; its run then gets `NotApplied`."""
         return await self._engine.approve(
-            effect_id, Decision(reason, by or this_user(), version), yes=False
+            _effect(effect_id), Decision(reason, by or this_user(), version), yes=False
         )
 
     async def _encoded(self, effect_id: str, result: Any) -> bytes:
-        info = await self._engine.effect(effect_id)
+        info = await self._engine.effect(_effect(effect_id))
         definitions = effect_module.registered.get(info.name)
         if definitions:
             return pack(definitions[-1].shape.encode_result(result))
@@ -144,3 +160,7 @@ class Effects:
             fact = f"is a JSON {kind}, but effect {info.name!r} returns {annotation}"
             raise VerdictRefused(effect_id, f"the result {fact}")
         return pack(payload)
+
+
+def _effect(given: object) -> str:
+    return given_id(given, "the effect id")

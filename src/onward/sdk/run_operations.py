@@ -13,6 +13,7 @@ from onward.engine.search import RunPage
 from onward.model.run_filter import RunQuery
 from onward.sdk import step as steps
 from onward.sdk.bulk_workflow import BulkWorkflow
+from onward.sdk.given import check_texts, given_id, list_runs
 from onward.sdk.run import UNCHANGED, Run, send_signal
 from onward.sdk.workflow import registered
 
@@ -41,7 +42,7 @@ class RunOperations:
         Raises:
             NotFound: no run has this id.
         """
-        found = await self._engine.newest(id)
+        found = await self._engine.newest(given_id(id))
         return self._handle(RunKey(found.uid, found.id, found.name))
 
     async def runs(  # noqa: PLR0913 - each narrows the list in a way of its own
@@ -79,10 +80,16 @@ class RunOperations:
 
         Raises:
             BadInput: there is no such state or kind, the tag is not valid, both `parent` and `root`
-                are given, or the limit is negative.
+                are given, the limit is not a whole number of 0 or more, or a filter is not a
+                string.
             NotFound: there is no such parent or root.
         """
-        return await self._engine.list_runs(
+        check_texts(
+            name=name, state=state, queue=queue, kind=kind, tag=tag, parent=parent, root=root
+        )
+        check_texts(before=before)
+        return await list_runs(
+            self._engine,
             RunQuery(name, state, queue, kind, tag, children),
             RunPage(limit, before),
             {said: [value] for said, value in (attributes or {}).items()},
@@ -112,7 +119,7 @@ class RunOperations:
             NotFound: no run has this id.
             RunOver: the run has ended.
         """
-        await send_signal(self._engine, id, signal, value, message_id)
+        await send_signal(self._engine, given_id(id), signal, value, message_id)
 
     async def cancel(
         self,
@@ -123,7 +130,7 @@ class RunOperations:
     ) -> Cancelling:
         """Cancel the newest run with the given id; see `Run.cancel`."""
         allowed = None if grace is None else duration(grace)
-        return await self._engine.cancel(id, force=force, grace=allowed)
+        return await self._engine.cancel(given_id(id), force=force, grace=allowed)
 
     async def pause(self, id: str) -> bool:  # noqa: A002 - it is the user's word
         """Pause the newest run with the given id.
@@ -135,14 +142,14 @@ class RunOperations:
         Returns:
             False if the run has ended or is being cancelled.
         """
-        return await self._engine.pause(id)
+        return await self._engine.pause(given_id(id))
 
     async def resume(self, id: str) -> bool:  # noqa: A002 - it is the user's word
         """Resume a paused run; return False if the run has already ended.
 
         Dependent runs that the pause held also continue, unless another paused run holds them.
         """
-        return await self._engine.resume(id)
+        return await self._engine.resume(given_id(id))
 
     async def retry(
         self,
@@ -170,7 +177,7 @@ class RunOperations:
             WouldResend: the retry would restart a forked run below this one, and resend the effects
                 of the fork.
         """
-        return self._handle(await self._engine.retry(id, force=force))
+        return self._handle(await self._engine.retry(given_id(id), force=force))
 
     async def fork(
         self,
@@ -202,6 +209,8 @@ class RunOperations:
             RunOver: the run has been replaced by another run, is open and not paused, or is paused
                 because one of its effects is uncertain.
         """
+        given_id(id)
+        check_texts(step=step, new_id=new_id)
         edited = None
         if step is not None and result is not UNCHANGED:
             edited = _encoded(await self._engine.find_call(id, step), result)
@@ -215,7 +224,7 @@ class RunOperations:
         Raises:
             NotFound: no run has this id.
         """
-        return await self._engine.why(id)
+        return await self._engine.why(given_id(id))
 
     async def unserved(self) -> list[UnservedRun]:
         """Return the runs that could continue but that no live worker can take, and why.

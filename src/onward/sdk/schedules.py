@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onward.core.instant import duration
+from onward.engine.page_sizes import MAX_SLOTS, check_size
 from onward.engine.schedules.views import ScheduleInfo, Slot
 from onward.errors import BadInput
+from onward.sdk.given import given_id
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.schedule import Schedule, call_of, limits_of, timing_fields
 from onward.sdk.workflow import instant_of, registered
@@ -127,7 +129,7 @@ class Schedules:
 
     async def get(self, name: str) -> ScheduleInfo:
         """Return one schedule."""
-        return await self._engine.get(name)
+        return await self._engine.get(_name(name))
 
     async def update(self, /, name: str, **fields: Any) -> ScheduleInfo:
         """Change fields of a schedule. Takes any of the arguments of `create`.
@@ -172,7 +174,7 @@ class Schedules:
 
     async def pause(self, name: str) -> ScheduleInfo:
         """Stop starting runs until the schedule is resumed; open runs continue."""
-        return await self._engine.pause(name)
+        return await self._engine.pause(_name(name))
 
     async def resume(self, name: str) -> ScheduleInfo:
         """Resume a paused or parked schedule, starting from the current time.
@@ -182,7 +184,7 @@ class Schedules:
         Raises:
             BadInput: the schedule is parked, and the problem that parked it still exists.
         """
-        return await self._engine.resume(name)
+        return await self._engine.resume(_name(name))
 
     async def trigger(self, name: str) -> Run[Any]:
         """Start a run now, even if the schedule is paused or has an open run.
@@ -190,7 +192,7 @@ class Schedules:
         Returns:
             A handle for the run.
         """
-        return self._handle(await self._engine.trigger(name))
+        return self._handle(await self._engine.trigger(_name(name)))
 
     async def backfill(
         self,
@@ -217,11 +219,11 @@ class Schedules:
             BadInput: a time has no time zone, or there are more than 10,000 slots.
         """
         begin, before = instant_of(start), instant_of(end)
-        return await self._engine.backfill(name, begin, before, dry_run=dry_run)
+        return await self._engine.backfill(_name(name), begin, before, dry_run=dry_run)
 
     async def delete(self, name: str) -> None:
         """Delete a schedule and the history of its slots; its runs are kept."""
-        await self._engine.delete(name)
+        await self._engine.delete(_name(name))
 
     async def preview(self, name: str, n: int = 20, after: datetime | None = None) -> Times:
         """Return the next slots, in the time zone of the schedule.
@@ -231,14 +233,16 @@ class Schedules:
             n: The number of slots.
             after: The time after which to begin; by default, the current time.
         """
-        if not 0 <= n <= 10_000:
-            raise BadInput(f"n={n}", "is not between 0 and 10,000", "Use a number in this range")
-        return await self._engine.preview(name, n, None if after is None else instant_of(after))
+        check_size("n", n, MAX_SLOTS)
+        return await self._engine.preview(
+            _name(name), n, None if after is None else instant_of(after)
+        )
 
     async def slots(self, name: str, limit: int = 100) -> Slots:
-        """Return the latest slots that have a disposition, newest first."""
-        if not 1 <= limit <= 100_000:
-            raise BadInput(
-                f"limit={limit}", "is not between 1 and 100,000", "Use a number in this range"
-            )
-        return await self._engine.slots(name, limit)
+        """Return the latest slots that have a disposition, newest first, at most 10,000."""
+        check_size("limit", limit, MAX_SLOTS, minimum=1)
+        return await self._engine.slots(_name(name), limit)
+
+
+def _name(given: object) -> str:
+    return given_id(given, "the schedule name")

@@ -15,6 +15,7 @@ from onward.core.ids import is_uid
 from onward.engine.bulk import BULK_WORKFLOW
 from onward.engine.frame_checks.arguments import limits_problem, parts_of
 from onward.engine.frame_checks.known import DEFAULT_LIMITS, MAX_NUMBER
+from onward.engine.page_sizes import SIZES, check_size
 from onward.engine.payloads import JSON_MARK
 from onward.engine.starting import check_run_id, check_run_options
 from onward.errors import BadInput, PayloadTooLarge
@@ -75,12 +76,20 @@ def check_client_call(operation: str, given: Mapping[str, Any], payload_bytes: i
     """
     for name, value in given.items():
         _check_values(name, value, payload_bytes)
+    for path, maximum in SIZES.get(operation, {}).items():
+        check_size(path.rpartition(".")[2], _at(given, path), maximum)
     if operation == "start":
         check_client_start(given["run"], given["on_conflict"])
     elif operation == "signal":
         check_message_id(given["message"])
     elif operation == "declare":
         check_client_limits(given["flow"], given["limits"])
+
+
+def _at(given: Mapping[str, Any], path: str) -> Any:
+    """Return an argument, or a field of one."""
+    name, _, field = path.partition(".")
+    return getattr(given[name], field) if field else given[name]
 
 
 def check_client_start(run: NewRun, on_conflict: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from onward.core.instant import duration
+from onward.engine.page_sizes import MAX_PAGE, check_size
 from onward.engine.pipeline_engine import STALE_AFTER, InputFilter
 from onward.engine.pipelines.views import InputCounts, InputInfo, InputReport, SkippedInput
 from onward.errors import BadInput
+from onward.sdk.given import given_id
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.operator import this_user
 
@@ -57,15 +59,14 @@ class Inputs:
                 too long.
             source: Where the inputs come from, such as "gmail".
             text: Part of the title or of the external id.
-            limit: The maximum number of inputs.
+            limit: The maximum number of inputs to return: 1 to 1,000.
             stale_after: How long an input may be pending before it is stale; by default 7 days.
         """
         if state is not None and state not in STATES:
             raise BadInput(
                 f"state={state!r}", f"is not one of {', '.join(STATES)}", "Use one of them"
             )
-        if limit < 1:
-            raise BadInput(f"limit={limit}", "is less than 1", "Use 1 or more.")
+        check_size("limit", limit, MAX_PAGE, minimum=1)
         return await self._engine.inputs(
             InputFilter(pipeline, state, source, text, limit, _stale(stale_after))
         )
@@ -82,7 +83,7 @@ class Inputs:
         Raises:
             NotFound: there is no input with this id.
         """
-        return await self._engine.input(id)
+        return await self._engine.input(given_id(id, "the input id"))
 
     async def skip(
         self,
@@ -104,7 +105,9 @@ class Inputs:
         Raises:
             NotFound: there is no input with this id.
         """
-        return await self._engine.skip_input(id, reason, by or this_user())
+        return await self._engine.skip_input(
+            given_id(id, "the input id"), reason, by or this_user()
+        )
 
 
 def _stale(given: DurationLike | None) -> int:

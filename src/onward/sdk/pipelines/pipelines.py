@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from onward.engine.pipelines.views import HandlerInfo, PipelineInfo
+from onward.sdk.given import given_id
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.pipelines.process import checked
 
@@ -54,7 +55,7 @@ class Pipelines:
 
     async def get(self, name: str) -> PipelineInfo:
         """Return one pipeline, with the busiest keys of its handlers."""
-        return await self._engine.get(name)
+        return await self._engine.get(given_id(name, "the pipeline name"))
 
     async def trigger(self, name: str, producer: str | None = None) -> Names:
         """Run producers of a pipeline as soon as possible; their schedules do not change.
@@ -71,7 +72,7 @@ class Pipelines:
         Raises:
             PipelineBlocked: the pipeline is paused or blocked.
         """
-        return await self._engine.trigger(name, producer)
+        return await self._engine.trigger(given_id(name, "the pipeline name"), producer)
 
     async def pause(self, name: str | None = None) -> None:
         """Stop starting new runs of a pipeline or, without a name, of all pipelines.

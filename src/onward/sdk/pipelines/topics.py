@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onward.codec import check_id
+from onward.engine.page_sizes import MAX_PAGE, check_size
 from onward.engine.pipelines.views import DeliveryInfo, EventInfo, TopicInfo
-from onward.errors import BadInput
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.operator import this_user
 from onward.sdk.pipelines.publishing import topic_name
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from onward.runtime.pipelines.values import Topic
 
 __all__ = ["DeliveryInfo", "EventInfo", "TopicInfo", "Topics"]
-
-MAX_PEEK = 1000
 
 # In a class with a method `list`, these name the type.
 Infos: TypeAlias = list[TopicInfo]
@@ -68,10 +66,7 @@ class Topics:
             consumer: Only events that are pending for this consumer; by default, for at least one
                 consumer.
         """
-        if not 1 <= limit <= MAX_PEEK:
-            raise BadInput(
-                f"limit={limit}", "is not between 1 and 1,000", "Use a number in this range"
-            )
+        check_size("limit", limit, MAX_PAGE, minimum=1)
         wanted = None if ids is None else _ids(ids)
         return await self._engine.peek(
             topic_name(topic), limit=limit, ids=wanted, consumer=consumer

@@ -12,7 +12,9 @@ from onward.core.instant import MAX_DURATION
 from onward.core.retry import Retry
 from onward.engine.bulk import BULK_WORKFLOW
 from onward.engine.frame_checks import check_client_call, check_client_start, scope_needed
+from onward.engine.pipeline_engine import InputFilter
 from onward.engine.policies import write_policy
+from onward.engine.search import RunPage
 from onward.errors import BadInput, PayloadTooLarge
 from onward.model.flow import DeclaredLimits
 from onward.model.runs import NewRun
@@ -149,3 +151,15 @@ def test_limits_that_no_start_declares_are_refused(flow: FlowId, limits: Declare
 def test_a_number_that_no_database_has_is_refused() -> None:
     with pytest.raises(BadInput, match="too large"):
         check_client_call("schedules.slots", {"name": "s", "limit": 1 << 63}, MAX)
+
+
+@pytest.mark.parametrize("limit", [-1, 1_001, 10**9, None, True])
+def test_a_page_that_is_too_large_is_refused(limit: Any) -> None:
+    for operation, given in (
+        ("list_runs", {"page": RunPage(limit)}),
+        ("pending_effects", {"limit": limit, "after": ""}),
+        ("pipelines.inputs", {"wanted": InputFilter(limit=limit)}),
+    ):
+        with pytest.raises(BadInput, match="between 0 and 1,000"):
+            check_client_call(operation, given, MAX)
+    check_client_call("list_runs", {"page": RunPage(1_000)}, MAX)
