@@ -50,7 +50,7 @@ async def test_a_start_that_ends_other_runs_needs_the_scope_to_control_runs(
     run: NewRun, on_conflict: str, sqlite: Worlds
 ) -> None:
     starter = await a_key(sqlite.url, "run:start")
-    controller = await a_key(sqlite.url, "run:start", "run:control")
+    controller = await a_key(sqlite.url, "run:start", "run:control", "payload:read")
     arguments = {"run": run, "on_conflict": on_conflict}
     async with sqlite.serve() as world:
         await client_of(world, starter).start("r1")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 STARTING: Final = frozenset({"run:start", "event:publish"})
-"""What a disabled namespace refuses: everything else lets its runs end."""
+"""The scopes whose calls a disabled namespace refuses; see also `check_rights`."""
 
 
 class Principal(Value):
@@ -51,7 +51,16 @@ class Principal(Value):
         """
         if not self.allows(scope):
             raise Forbidden(self.name or self.key_id, scope)
-        if scope in STARTING and not self.is_enabled:
+        if scope in STARTING:
+            self.check_enabled()
+
+    def check_enabled(self) -> None:
+        """Refuse what makes new runs or events if the namespace takes none.
+
+        Raises:
+            NamespaceDisabled: it is disabled.
+        """
+        if not self.is_enabled:
             raise NamespaceDisabled(self.namespace)
 
     def check_worker(self) -> None:

@@ -10,6 +10,7 @@ from onward.engine.frame_checks.attachments import EVENT_CHANGED
 from onward.engine.frame_checks.clients import (
     check_client_call,
     check_client_start,
+    check_rights,
     scope_needed,
 )
 from onward.engine.frame_checks.commits import after_commit, as_written, check_commit, facts_needed
@@ -66,6 +67,7 @@ __all__ = [
     "check_progress",
     "check_queues",
     "check_registration",
+    "check_rights",
     "check_start",
     "children_among",
     "facts_needed",

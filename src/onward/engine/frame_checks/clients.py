@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onward.codec import check_id
 from onward.codec.names import check_name
+from onward.core.bulk import BulkAction
 from onward.core.ids import is_uid
 from onward.engine.bulk import BULK_WORKFLOW
 from onward.engine.frame_checks.arguments import limits_problem, parts_of
@@ -24,11 +25,28 @@ from onward.model.runs import NewRun
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onward.core.access import Principal
     from onward.core.flow import FlowId
     from onward.model.flow import DeclaredLimits
 
 MAX_TEXT: Final = DEFAULT_LIMITS.text_chars
 CONTROL: Final = "run:control"
+PAYLOADS: Final = "payload:read"
+MAKING_WORK: Final = frozenset(
+    {
+        "start",
+        "retry",
+        "fork",
+        "act",
+        "schedules.trigger",
+        "schedules.backfill",
+        "pipelines.publish",
+        "pipelines.trigger",
+        "pipelines.replay",
+        "pipelines.resume",
+    }
+)
+"""The operations that make runs or events, some of them only with certain arguments."""
 SIGNAL_MESSAGE: Final = "signal "
 """What begins the id of a message that a user chose; no other message has such an id."""
 
@@ -60,6 +78,32 @@ def scope_needed(operation: str, given: Mapping[str, Any]) -> str | None:
         return None
     ends_others = given["on_conflict"] == "replace" or given["run"].name == BULK_WORKFLOW
     return CONTROL if ends_others else None
+
+
+def check_rights(principal: Principal, operation: str, given: Mapping[str, Any]) -> None:
+    """Refuse a call that needs more than the scope of its operation.
+
+    A bulk action chooses runs by their attributes, too. So what it does tells what these are.
+
+    Raises:
+        Forbidden: the key does not have a scope that the call needs because of its arguments.
+        NamespaceDisabled: the call makes runs or events, and the namespace takes no new ones.
+    """
+    if (scope := scope_needed(operation, given)) is not None:
+        principal.check(scope)
+    if operation == "start" and given["run"].name == BULK_WORKFLOW:
+        principal.check(PAYLOADS)
+    if makes_work(operation, given):
+        principal.check_enabled()
+
+
+def makes_work(operation: str, given: Mapping[str, Any]) -> bool:
+    """Return whether a call makes runs or events, or lets handlers start runs."""
+    if operation == "act":
+        return given["action"] in (BulkAction.RETRY, BulkAction.FORK)
+    if operation == "schedules.backfill":
+        return not given["dry_run"]
+    return operation in MAKING_WORK
 
 
 def check_client_call(operation: str, given: Mapping[str, Any], payload_bytes: int) -> None:

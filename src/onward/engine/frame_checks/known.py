@@ -192,7 +192,7 @@ def weight_problems(
 ) -> Iterator[FrameRefusal]:
     """Yield a refusal if the texts and payloads of a row are together larger than a commit.
 
-    Whoever reads the row gets all of them in one message.
+    A server sends all of them in one message.
     """
     size = weight(values)
     if size > limits.commit_bytes:
