@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 import msgspec
 
-from onward.engine.frame_checks import check_client_call, scope_needed
+from onward.engine.frame_checks import check_client_call, check_rights
 from onward.errors import BadInput
 from onward.server.faults import problem_of
 from onward.server.gate import check_namespace
@@ -106,9 +106,7 @@ class EngineService:
     async def _do(
         self, operation: Operation, principal: Principal, hub: Hub, arguments: Mapping[str, Any]
     ) -> object:
-        scope = scope_needed(operation.name, arguments)
-        if scope is not None:
-            principal.check(scope)
+        check_rights(principal, operation.name, arguments)
         check_client_call(operation.name, arguments, self._doors.payload_bytes)
         engine = getattr(hub.client, operation.group) if operation.group else hub.client
         return await getattr(engine, operation.method)(**arguments)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from grpc.aio import EOF  # type: ignore[attr-defined]  # the stubs lack it
 
+from onward.engine.frame_checks import DEFAULT_LIMITS, check_arguments
+from onward.errors import WriteRefused
 from onward.server.stream import check_lease, serve_worker
 from onward.wire.messages import messages
 
@@ -75,6 +77,9 @@ class WorkerService:
         async with self._doors.call(context, "NoteBlocked") as (principal, hub):
             principal.check_worker()
             request = messages.NoteBlockedRequest.FromString(data)
+            given = {"run": request.run, "error": request.error}
+            if (refusal := check_arguments(DEFAULT_LIMITS, given)) is not None:
+                raise WriteRefused(*refusal)
             if await hub.has_joined(request.worker, principal):
                 await hub.store.note_blocked(request.worker, request.run, request.error)
             return _bytes(messages.NoteBlockedReply())
