@@ -9,7 +9,10 @@ from onward.errors.root import UserError, closed
 from onward.errors.stores import Unavailable
 
 _PROTOCOL = "Check that the worker follows the worker protocol."
-_REFUSED = {"queue": "Use a key that has this scope, or serve other queues."}
+_REFUSED = {
+    "queue": "Use a key that has this scope, or serve other queues.",
+    "replace": "Use a key that has this scope, or do not pass on_conflict='replace'.",
+}
 """What to do about a write that was refused, for rules that a key can break."""
 
 

@@ -65,7 +65,7 @@ def check_start(
     if on_conflict not in _CONFLICTS:
         return FrameRefusal("start", "on_conflict must be return, reject or replace")
     if on_conflict == "replace" and not known.may_replace:
-        return FrameRefusal("start", "to replace a run, the key needs the scope run:control")
+        return FrameRefusal("replace", "to replace a run, the key needs the scope run:control")
     return next(start_problems(known.runs[by.run], run, known.limits), None)
 
 
