@@ -138,7 +138,7 @@ def test_another_run_is_replaced_only_with_the_right_to_control_runs() -> None:
     assert started(START, "return") is None
     assert started(START, "reject") is None
     assert started(START, "replace") == "replace"
-    assert started(START, "conquer") == "replace"
+    assert started(START, "conquer") == "start"
     assert check_start(replace(WORKER, may_replace=True), OWNER, START, "replace") is None
 
 
