@@ -9,6 +9,7 @@ ALSO_REMOTE = frozenset(
         "children.test_started_runs",
         "effects.test_verdicts",
         "runs.test_arguments_of_lists",
+        "maps.test_held_results",
         "runs.test_conflicts",
         "pipelines.test_large_events",
         "runs.test_progress",

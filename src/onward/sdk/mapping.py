@@ -20,6 +20,7 @@ from onward.runtime.body.chunks import (
     ChunkShape,
     chunk_run,
 )
+from onward.runtime.body.held_results import reading_call
 from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_now
 from onward.runtime.definition import StepDefinition
@@ -302,8 +303,19 @@ class _Plan:
                 rest = [part.items[n] for n in left]
                 part.chunk = self._chunk(rest, limit=self._limit_of_rest())
             while at in found:
+                if found[at].place is not None:
+                    await self._read([found[n] for n in sorted(found)])
                 yield found.pop(at)
                 at += 1
+
+    async def _read(self, outcomes: Iterable[Outcome], name: str | None = None) -> None:
+        """Read the first results that a chunk has kept in its history."""
+        held = [(outcome, outcome.place) for outcome in outcomes if outcome.place is not None]
+        call = reading_call(self._body, self._definition.shape, [place for _, place in held])
+        future = self._body.ask(call, name)
+        call.asked = self._asked
+        for (outcome, _), value in zip(held, await future, strict=False):
+            outcome.value, outcome.place = value, None
 
     def _limit_of_rest(self) -> int:
         """Return how many calls may be under way in what is left of a part.
@@ -370,14 +382,18 @@ class _Plan:
         late = 0
         while left := [item for item in bucket if item.key not in known]:
             part = next(_parts(left, MAX_ITEMS))
-            outcomes = await self._chunk(part, name + (f" late {late}" if late else ""))
-            done = filter(None, outcomes)
+            chunk = name + (f" late {late}" if late else "")
+            done = list(filter(None, await self._chunk(part, chunk)))
             known |= {cast("str", outcome.key): outcome for outcome in done}
             late += 1
             errors = (known[key].error for key in map(_key, bucket) if key in known)
             error = next(filter(None, errors), None) if raising else None
             if error is not None:
                 raise _Failed(error)
+            reads = 0
+            while any(outcome.place is not None for outcome in done):
+                await self._read(done, f"{chunk} {reads}")
+                reads += 1
         return known
 
 

@@ -22,9 +22,10 @@ from onward.runtime.registry import Registry
 from onward.telemetry.scope import RunScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from onward.core.instant import Instant
+    from onward.model.records import RecordRow
     from onward.runtime.body.calls import Call
 
 NOW = 1_800_000_000_000_000
@@ -61,6 +62,9 @@ class Sink:
         self.left.append(call)
 
     def report_progress(self, value: bytes) -> None:
+        raise NotImplementedError
+
+    async def read_history(self, run: str) -> Sequence[RecordRow]:
         raise NotImplementedError
 
 

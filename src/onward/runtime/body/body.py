@@ -119,6 +119,8 @@ class Body:
         self._limit = HistoryLimit(scope)
         self._replay = replay
         self._owner = owner
+        self.read_history = owner.read_history
+        """Reads the history of another run, for steps."""
         self._scope = scope
         scope.silent = not replay.live
         self._unclaimed = UnclaimedSignals()

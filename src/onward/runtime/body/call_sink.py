@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from onward.core.instant import Instant
+    from onward.model.records import RecordRow
     from onward.runtime.body.calls import Call
     from onward.runtime.registry import Registry
+
+ReadHistory: TypeAlias = "Callable[[str], Awaitable[Sequence[RecordRow]]]"
+"""Reads the history of a run, by its uid."""
 
 
 class CallSink(Protocol):
@@ -32,6 +38,10 @@ class CallSink(Protocol):
 
     def report_progress(self, value: bytes) -> None:
         """Publish how far the run is."""
+
+    def read_history(self, run: str) -> Awaitable[Sequence[RecordRow]]:
+        """Return the history of another run; only for steps, whose results are recorded."""
+        ...
 
 
 class ChoiceSink(Protocol):

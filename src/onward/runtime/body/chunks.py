@@ -2,9 +2,10 @@
 
 The parent keeps one record per chunk, and each chunk has a history of its own. A chunk does not
 fail with its items: it returns the outcome of each, and the parent decides. A chunk whose results
-become large returns what it has, and the parent starts another one for the rest: so neither of
-them, nor the store, holds more than a few megabytes of a map at once. Results pass through a chunk
-as they are stored.
+become large begins no more calls, and the parent starts another one for the rest. What was under
+way then may be too large for one result: the chunk returns a few megabytes, and for the others
+where they are in its history; the parent reads them there (`held_results`). Results pass through a
+chunk as they are stored.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from onward.codec import Payload, decode_error, encode_error
 from onward.core.digest import digest
-from onward.core.replay import escaped
+from onward.core.replay import escaped, keyed
 from onward.core.run import RunKind
 from onward.engine.payloads import pack
 from onward.engine.policies import read_limits, write_limits, write_policy
@@ -29,11 +30,15 @@ from onward.model.runs import NewRun
 from onward.runtime.body.children import ChildCall
 from onward.runtime.body.chunk_data import (
     JSON,
+    MAX_RETURNED,
     CallOptions,
     ChunkInput,
     Item,
     Outcome,
+    ResultPlace,
     StoredOutcome,
+    fitting,
+    shortened,
 )
 from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_of_run
@@ -67,8 +72,29 @@ MAX_BYTES = 4 * 1024 * 1024
 BYTES_AHEAD = 3 * 1024 * 1024
 """How many bytes the calls may return that are under way when a chunk begins no more.
 
-Together with `MAX_BYTES`, this is less than a server takes in one commit.
+Together with `MAX_BYTES`, this is what a chunk may return.
 """
+
+
+MAX_ERRORS = 3 * 1024 * 1024
+"""How large the errors that a chunk returns may be together before the others are shortened."""
+
+MAX_SMALL = 4096
+"""From what size on a result has a place, where it can be read if it is not returned."""
+
+
+class Work(NamedTuple):
+    """What a chunk does."""
+
+    call: Caller
+    name: str
+    """The name of the mapped function."""
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]]
+    keys: list[str] | None
+    limit: int
+    known: dict[int, StoredOutcome | None]
+    """The outcomes of the items that are done; None if the parent has them."""
+    holds_back: bool
 
 
 class ChunkShape:
@@ -91,90 +117,96 @@ class ChunkShape:
         """Return the input of a chunk."""
         keys = [item.key for item in items if item.key is not None] or None
         raw = [msgspec.Raw(item.data) for item in items]
-        given = ChunkInput(limit, raw, keys, isinstance(self._mapped, StepDefinition), options)
+        is_step = isinstance(self._mapped, StepDefinition)
+        given = ChunkInput(limit, raw, keys, is_step, options, holds_back=True)
         return Payload(JSON, msgspec.json.encode(given))
 
-    def decode(self, payload: Payload) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def decode(self, payload: Payload) -> tuple[tuple[Work], dict[str, Any]]:
         """Return the arguments of `work_through`."""
         given = msgspec.json.decode(payload.data, type=ChunkInput)
         if given.is_step and self._namesake is not None:
             self._mapped = self._namesake
-        shape = self._mapped.shape
-        calls = [shape.decode(Payload(JSON, bytes(item))) for item in given.items]
-        known = dict(self._known(given.known or ()))
-        return (_caller(self._mapped, given.options), calls, given.keys, given.limit, known), {}
+        mapped = self._mapped
+        calls = [mapped.shape.decode(Payload(JSON, bytes(item))) for item in given.items]
+        work = Work(
+            _caller(mapped, given.options),
+            mapped.name,
+            calls,
+            given.keys,
+            given.limit,
+            dict(self._known(given.known or ())),
+            given.holds_back,
+        )
+        return (work,), {}
 
-    def _known(self, kept: Iterable[StoredOutcome | None]) -> Iterator[tuple[int, Payload | None]]:
-        """Yield the items that are done, by number: with the result, or None if it is elsewhere."""
+    def _known(
+        self, kept: Iterable[StoredOutcome | None]
+    ) -> Iterator[tuple[int, StoredOutcome | None]]:
+        """Yield the items that are done, by number."""
         for index, outcome in enumerate(kept):
-            if outcome is None:
-                yield index, None
+            if outcome is None or outcome.is_good is None:
+                yield index, outcome
             elif outcome.is_good:
                 with suppress(Undecodable):  # the current code cannot read it
                     self._outcome(outcome)
-                    yield index, Payload(JSON, bytes(outcome.data))
+                    yield index, outcome
 
     def encode_result(self, value: object) -> Payload:
         """Return the outcomes of all items; each was checked against the limits by itself."""
         assert isinstance(value, list)
-        return Payload(JSON, msgspec.json.encode([self._kept(outcome) for outcome in value]))
-
-    def _kept(self, outcome: Outcome | None) -> StoredOutcome | None:
-        if outcome is None:
-            return None
-        payload = outcome.value if outcome.error is None else encode_error(outcome.error)
-        return StoredOutcome(outcome.error is None, msgspec.Raw(payload.data), outcome.key)
+        kept = [None if each is None else each.stored() for each in value]
+        return Payload(JSON, msgspec.json.encode(kept))
 
     def decode_result(self, payload: Payload) -> list[Outcome | None]:
         """Return the outcomes of all items; None for those that the chunk has not done."""
         kept = msgspec.json.decode(payload.data, type=list[StoredOutcome | None])
-        self.average = len(payload.data) // max(1, len(kept) - kept.count(None))
+        returned = sum(each is not None and each.is_good is not None for each in kept)
+        self.average = len(payload.data) // max(1, returned)
         return [None if each is None else self._outcome(each) for each in kept]
 
     def _outcome(self, kept: StoredOutcome) -> Outcome:
+        if kept.is_good is None:
+            return Outcome(key=kept.key, place=kept.place)
         payload = Payload(JSON, bytes(kept.data))
         if kept.is_good:
             return Outcome(self._mapped.shape.decode_result(payload), key=kept.key)
         return Outcome(error=decode_error(payload), key=kept.key)
 
 
-async def work_through(
-    call: Caller,
-    calls: list[tuple[tuple[Any, ...], dict[str, Any]]],
-    keys: list[str] | None,
-    limit: int,
-    known: dict[int, Payload | None],
-) -> list[Outcome | None]:
+async def work_through(work: Work) -> list[StoredOutcome | None]:
     """Work through the items of a chunk: the body of its run."""
     body = body_of_run()
-    outcomes: list[Outcome | None] = [None] * len(calls)
-    size = 0
-
-    def put(index: int, value: Payload | None = None, error: Exception | None = None) -> None:
-        outcomes[index] = Outcome(value, error, None if keys is None else keys[index])
-
-    for index, value in known.items():
-        if value is not None:
-            put(index, value)
+    known, calls, keys = work.known, work.calls, work.keys
+    outcomes: list[StoredOutcome | None] = [known.get(index) for index in range(len(calls))]
     left = iter([index for index in range(len(calls)) if index not in known])
+    size = of_errors = 0
 
     async def one_after_another() -> None:
-        nonlocal size
+        nonlocal size, of_errors
         while size < MAX_BYTES and (index := next(left, None)) is not None:
             args, kwargs = calls[index]
-            key = str(index) if keys is None else _fitting(keys[index])
+            named = None if keys is None else keys[index]
+            key = str(index) if named is None else _fitting(named)
             try:
-                value: Payload = await call(body, args, kwargs, key)
+                value: Payload = await work.call(body, args, kwargs, key)
             except Exception as error:  # noqa: BLE001 - the parent decides what it means
-                put(index, error=error)
+                value = encode_error(error)
+                if work.holds_back:
+                    value = shortened(value) if of_errors > MAX_ERRORS else value
+                    size += len(value.data)
+                    of_errors += len(value.data)
+                outcomes[index] = StoredOutcome(False, msgspec.Raw(value.data), named)  # noqa: FBT003
             else:
-                put(index, value)
+                place = ResultPlace(body.run.uid, keyed(work.name, key))
+                is_small = not work.holds_back or len(value.data) <= MAX_SMALL
+                raw = msgspec.Raw(value.data)
+                outcomes[index] = StoredOutcome(True, raw, named, None if is_small else place)  # noqa: FBT003
                 size += len(value.data)
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(limit, len(calls) - len(known))):
+        for _ in range(min(work.limit, len(calls) - len(known))):
             group.create_task(one_after_another())
-    return outcomes
+    return fitting(outcomes, MAX_RETURNED) if work.holds_back else outcomes
 
 
 def _fitting(key: str) -> str:

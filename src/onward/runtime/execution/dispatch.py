@@ -18,7 +18,8 @@ from onward.runtime.body.effects import EffectCall
 from onward.runtime.pipelines.publishing import PublishCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
+    from collections.abc import Callable, Sequence
 
     from onward.core.instant import Instant
     from onward.core.replay import Replay
@@ -83,6 +84,9 @@ class Dispatch:
 
     def report_progress(self, value: bytes) -> None:
         self._host.progress(self._execution, value)
+
+    def read_history(self, run: str) -> asyncio.Future[Sequence[RecordRow]]:
+        return self._host.engine_calls.history(run)
 
     def do(self, call: Call) -> None:
         """Run a step, start a run, send an effect, or wait."""

@@ -95,6 +95,10 @@ class NoCalls:
     def report_progress(self, value: bytes) -> None:
         """Do nothing."""
 
+    async def read_history(self, run: str) -> Sequence[RecordRow]:  # noqa: ARG002
+        """Return nothing: no step is performed that could ask."""
+        return ()
+
 
 def rehearse(
     run: ClaimedRun,

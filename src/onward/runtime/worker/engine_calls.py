@@ -12,6 +12,7 @@ from onward.core.run import Reason, RunKind
 from onward.engine.payloads import unpack
 from onward.engine.policies import facts_of, read_policy
 from onward.model.runs import RunOwner
+from onward.model.workers import LoadedRun
 from onward.runtime.execution.replies import Overtaken
 from onward.runtime.execution.reporting import scope_of
 from onward.runtime.reading import reading
@@ -19,7 +20,7 @@ from onward.runtime.worker.outage import AWAY
 from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from onward.core.flow import FlowId
     from onward.core.instant import Duration
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from onward.model.flow import DeclaredLimits
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
+    from onward.model.records import RecordRow
     from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, Started
     from onward.runtime.worker.outage import Outage
 
@@ -152,6 +154,16 @@ class EngineCalls:
     def messages(self, uid: str, seqs: list[int]) -> asyncio.Future[list[InboxRow]]:
         """Read messages of a run, with their payloads."""
         return self._go(lambda: self._engine.messages(uid, seqs))
+
+    def history(self, uid: str) -> asyncio.Future[Sequence[RecordRow]]:
+        """Read the history of another run."""
+        return self._go(lambda: self._history(uid))
+
+    async def _history(self, uid: str) -> Sequence[RecordRow]:
+        loaded = (await self._engine.load([uid], {})).get(uid, LoadedRun())
+        if loaded.failure is not None:
+            raise loaded.failure
+        return loaded.history
 
     def effect(self, key: str) -> asyncio.Future[EffectRow | None]:
         """Read a row of the ledger."""
