@@ -31,6 +31,23 @@ class Attachments:
         if self.pipeline is not None and self.pipeline.handler:
             yield "handler", self.pipeline.handler, self.pipeline.key
 
+    def size(self) -> int:
+        """Return about how many bytes these are."""
+        size = sum(map(_size, self.effects)) + sum(map(_size, self.cached))
+        if (write := self.pipeline) is None:
+            return size
+        parts: tuple[tuple[object, ...], ...] = (*write.inputs, *write.published)
+        if write.prepared is not None:
+            parts += (write.prepared, *write.prepared.reserve)
+        if write.completed is not None:
+            parts += (write.completed,)
+        return size + len(write.key) + sum(map(_size, parts))
+
+
+def _size(row: tuple[object, ...]) -> int:
+    """Return the length of all texts and bytes in a row."""
+    return sum([len(value) for value in row if isinstance(value, (bytes, str))])
+
 
 NOTHING_ATTACHED = Attachments()
 
@@ -98,24 +115,23 @@ class Commit:
         return latest.values()
 
     def weigh(self) -> tuple[int, int]:
-        """Return about how many rows and how many bytes of payload this writes."""
+        """Return about how many rows and how many bytes this writes.
+
+        Every value whose length is not bounded counts, in characters if it is a text.
+        """
         size = 0
-        for record in self.records:
-            payload, error, _, args = record[-4:]  # read one by one they take three times as long
+        for record in self.records:  # unpacked: read one by one they take three times as long
+            _, identity, _, _, _, name, _, _, version, _, _, _, payload, error, _, args = record
+            size += len(identity) + len(name) + len(version or "")
             size += len(payload or b"") + len(error or b"") + len(args or b"")
         if self.is_plain:
             return len(self.records), size
         if self.move is not None:
-            size += len(self.move.result or b"") + len(self.move.error or b"")
-        for start in self.starts:
-            size += len(start.input)
-        for message in self.messages:
-            size += len(message.payload or b"")
-        if self.attached.pipeline is not None:
-            for event in self.attached.pipeline.published:
-                size += len(event.payload)
-        for entry in self.attached.cached:
-            size += len(entry.payload)
+            size += len(self.move.reason or "") + sum(map(len, filter(None, self.move[7:])))
+        for rows in (self.starts, self.messages):
+            size += sum(map(_size, rows))
+        if self.attached is not NOTHING_ATTACHED:
+            size += self.attached.size()
         return 1 + len(self.records) + len(self.messages) + len(self.starts), size
 
     def then(self, later: Commit) -> Commit:
