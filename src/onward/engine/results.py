@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from onward.core.run import TERMINAL
 from onward.engine.loading import read_each
-from onward.errors import StoreUnusable, Unavailable
+from onward.errors import NotOpen, StoreUnusable, Unavailable
+from onward.errors.stores import CLOSED_MEANWHILE
 from onward.store.hints import ANYTHING, run_subject
 from onward.system.process import check_process
 
@@ -103,13 +104,11 @@ class Results(Generic[E]):
         return answer
 
     async def close(self) -> None:
-        """Stop watching; callers that still wait are cancelled."""
+        """Stop watching; callers that still wait get `NotOpen`."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        for answers in self._waiting.values():
-            for answer in answers:
-                answer.cancel()
+        self._fail(NotOpen(self._store.database.where, CLOSED_MEANWHILE))
 
     async def end_now(self, uid: str, *, also_paused: bool = False) -> RunEnd:
         """Return how a run has ended (or that it is paused, if asked).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from onward.errors.root import FieldError, UserError, closed
 
@@ -52,6 +52,10 @@ class SchemaTooNew(UserError):
             f"up to {self.known}. "
             "Upgrade Onward here; schemas are never migrated backwards."
         )
+
+
+CLOSED_MEANWHILE: Final = "It was closed while this call was waiting"
+"""The advice of `NotOpen` for a call that was in progress when the app was closed."""
 
 
 @dataclass(eq=False, repr=False)

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onward.core.run import TERMINAL
-from onward.errors import OnwardError, StoreUnusable, Unavailable
+from onward.errors import NotOpen, OnwardError, StoreUnusable, Unavailable
+from onward.errors.stores import CLOSED_MEANWHILE
 from onward.model.runs import RunEnd
 from onward.wire.messages import messages
 from onward.wire.network import RECONNECTING, STEADY_SECONDS
@@ -59,12 +60,10 @@ class Watches:
             self._forget(key, answer)
 
     def close(self) -> None:
-        """Stop watching; callers that still wait are cancelled."""
+        """Stop watching; callers that still wait get `NotOpen`."""
         if self._task is not None:
             self._task.cancel()
-        for answers in self._waiting.values():
-            for answer in answers:
-                answer.cancel()
+        self._fail_all(NotOpen(self._network.where, CLOSED_MEANWHILE))
 
     def _forget(self, key: _Key, answer: asyncio.Future[RunEnd]) -> None:
         waiting = self._waiting.get(key, {})
@@ -89,12 +88,15 @@ class Watches:
                     delay = RECONNECTING.delay_after(tries, self._network.randomness.random())
                     await asyncio.sleep(delay / 1_000_000)
         except OnwardError as error:  # waiting would not help
-            for answers in self._waiting.values():
-                for answer in answers:
-                    if not answer.done():
-                        answer.set_exception(error)
+            self._fail_all(error)
         finally:
             self._task = None
+
+    def _fail_all(self, error: OnwardError) -> None:
+        for answers in self._waiting.values():
+            for answer in answers:
+                if not answer.done():
+                    answer.set_exception(error)
 
     async def _watch_once(self) -> bool:
         """Watch until the stream is over, and return whether it was steady."""

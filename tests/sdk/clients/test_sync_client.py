@@ -19,7 +19,6 @@ from onward.errors import (
     NotOpen,
     RunCancelled,
     RunFailed,
-    Unavailable,
     WouldBlock,
 )
 from onward.handles import SyncApp, SyncRun
@@ -173,7 +172,7 @@ def test_a_call_that_waits_while_another_thread_closes_raises(tmp_path: Path) ->
             waiting = threads.submit(run.result)
             while not app._background._calls:
                 pass
-        with pytest.raises(Unavailable, match="was closed"):
+        with pytest.raises(NotOpen, match="was closed while this call was waiting"):
             waiting.result(timeout=20)
 
 

@@ -73,6 +73,8 @@ class PublishOperations:
     ) -> int:
         """Publish many events in one transaction: all of them, or none.
 
+        Through a server, all of them must fit into one message of 16 MiB.
+
         Args:
             topic: The topic, or its name, as in `publish`.
             payloads: The payloads of the events.
@@ -88,6 +90,7 @@ class PublishOperations:
             TopicFull: the topic is full.
             NotFound: there is no such topic.
             Unencodable: a payload does not match the type of the topic.
+            PayloadTooLarge: a payload is too large, or a server cannot receive all of them at once.
         """
         batch = self._batch(topic)
         for each in payloads:
