@@ -108,7 +108,8 @@ class Results(Generic[E]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._fail(NotOpen(self._store.database.where, CLOSED_MEANWHILE))
+        closed = NotOpen(self._store.database.where, CLOSED_MEANWHILE)
+        self._fail(dict.fromkeys(self._waiting, closed))
 
     async def end_now(self, uid: str, *, also_paused: bool = False) -> RunEnd:
         """Return how a run has ended (or that it is paused, if asked).

@@ -30,6 +30,7 @@ from onward.store.opening import open_store
 from onward.system.clock import SystemClock, SystemRandomness
 from onward.telemetry.events import emit
 from onward.telemetry.observer import SILENT
+from onward.wire.rpc import MAX_REPLY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -148,6 +149,7 @@ class OnwardServer:
                 ("grpc.max_send_message_length", self._limits.reply_bytes + ENVELOPE_BYTES),
                 ("grpc.max_concurrent_streams", 100_000),
                 ("grpc.so_reuseport", 0),
+                # Clients send pings on connections that are silent: see `wire/channels.py`.
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
             )

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from onward.errors import BadInput, StoreUnusable, Unavailable
+from onward.errors import BadInput, PayloadTooLarge, StoreUnusable, Unavailable
 from onward.wire.messages import messages
 from onward.wire.problems import to_error
-from onward.wire.rpc import MAX_MESSAGE_BYTES, PROBLEM_METADATA
+from onward.wire.rpc import MAX_MESSAGE_BYTES, MAX_REPLY_BYTES, PROBLEM_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from onward.engine.server_address import ServerAddress
+
+KEEPALIVE_SECONDS = 12.0
+"""After this long without a byte from the server, the client asks whether it is there.
+
+It is longer than a server takes to send a ping on a stream, so idle workers ask nothing.
+"""
+KEEPALIVE_REPLY_SECONDS = 15.0
+"""How long a server may take to answer that, or the ping that gRPC sends with a call.
+
+Then all calls and streams of the channel end. On a slow line an answer waits behind large messages.
+"""
 
 _PASSING = frozenset(
     {
@@ -70,7 +82,11 @@ def channel_options(*, is_loopback: bool) -> Sequence[tuple[str, int]]:
     """Return the settings of a channel."""
     return (
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", MAX_REPLY_BYTES),
+        ("grpc.keepalive_time_ms", int(KEEPALIVE_SECONDS * 1000)),
+        ("grpc.keepalive_timeout_ms", int(KEEPALIVE_REPLY_SECONDS * 1000)),
+        ("grpc.http2.ping_timeout_ms", int(KEEPALIVE_REPLY_SECONDS * 1000)),
+        ("grpc.http2.max_pings_without_data", 0),  # a call may be answered after minutes
         # A `Connection` decides when to try again; gRPC must not wait longer.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1000),
@@ -116,12 +132,20 @@ def unreached(details: str, where: str, *, uses_tls: bool) -> Unavailable:
     return Unavailable(where, f"cannot be reached: {_CLOSED}", advice)
 
 
+_TOO_LARGE = re.compile(r"message larger than max \((\d+) vs\. (\d+)\)")
+
+
 def failure_of(error: Any, where: str) -> Exception:
-    """Return what a failed call means: the error of the server, or that it is unavailable."""
+    """Return what a failed call means: the error of the server, or that it is unavailable.
+
+    `PayloadTooLarge` means that a message was too large: the same call would fail again.
+    """
     for name, value in error.trailing_metadata() or ():
         if name == PROBLEM_METADATA:
             return to_error(messages.Problem.FromString(value))
     code, details = error.code(), error.details() or "the connection ended"
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and (found := _TOO_LARGE.search(details)):
+        return PayloadTooLarge(f"a message to or from {where}", int(found[1]), int(found[2]))
     if code in _PASSING:
         return Unavailable(where, f"did not answer ({code.name}: {details})")
     return StoreUnusable(

@@ -12,13 +12,15 @@ from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 import grpc
 import grpc.aio
 
 from onward.core.retry import Retry
-from onward.errors import NotOpen, Unavailable
-from onward.system.process import check_process
+from onward.errors import NotOpen, PayloadTooLarge, Unavailable
+from onward.errors.stores import CLOSED_MEANWHILE
+from onward.system.process import check_process, forked
 from onward.wire.channels import (
     channel_options,
     credentials_of,
@@ -27,6 +29,7 @@ from onward.wire.channels import (
     unreached,
 )
 from onward.wire.network import PATIENCE_SECONDS
+from onward.wire.rpc import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -49,6 +52,9 @@ _EOF: Any = getattr(grpc.aio, "EOF")  # noqa: B009 - the stubs do not know it
 _READY = grpc.ChannelConnectivity.READY
 _DOWN = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
 
+_open: WeakSet[Connection] = WeakSet()
+"""The connections that are open, in this process or in the one that it was forked from."""
+
 
 class Connection:
     """Channels to the servers at an address, on one event loop; open it with `async with`.
@@ -67,6 +73,8 @@ class Connection:
         self.address = address
         self.metadata = metadata_of(key, namespace)
         self.randomness = randomness
+        self.max_bytes = MAX_MESSAGE_BYTES
+        """The size of a message that all servers take, as far as is known."""
         self._targets = address.targets
         self._current = 0
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -82,12 +90,17 @@ class Connection:
 
         Raises:
             Unavailable: none of the servers can be reached.
-            StoreUnusable: the file of the certificate authority cannot be read.
+            StoreUnusable: the file of the certificate authority cannot be read, or this process was
+                forked while a connection was open: gRPC does not survive that.
         """
+        for other in _open:
+            if other._pid != os.getpid():
+                raise forked(other._pid, other.where)
         self._credentials = credentials_of(self.address)
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._is_open = True
+        _open.add(self)
         try:
             await self.ready()
         except BaseException:
@@ -104,6 +117,8 @@ class Connection:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close(None)
+        if self._pid == os.getpid():
+            _open.discard(self)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start a task that ends no later than this connection."""
@@ -176,7 +191,21 @@ class Connection:
 
         Raises:
             Unavailable: no server answered.
+            PayloadTooLarge: the request or the reply is too large for one message.
+            NotOpen: this was closed meanwhile.
         """
+        try:
+            return await self._call(rpc, request, timeout, repeats=repeats)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._is_open or task is None or task.cancelling():
+                raise
+            raise NotOpen(self.where, CLOSED_MEANWHILE) from None  # `close` has ended the call
+
+    async def _call(self, rpc: Rpc, request: Any, timeout: float, *, repeats: bool) -> Any:
+        name = getattr(request, "operation", rpc.path.rpartition("/")[2])
+        if (size := request.ByteSize()) > self.max_bytes:
+            raise PayloadTooLarge(f"the request {name}", size, self.max_bytes)
         while True:
             channel = await self.ready()
             try:
@@ -184,6 +213,10 @@ class Connection:
             except grpc.aio.AioRpcError as error:
                 failure = failure_of(error, self.where)
             self.check_open()
+            if isinstance(failure, PayloadTooLarge):
+                raise PayloadTooLarge(
+                    f"the request {name}, or its result,", failure.size_bytes, failure.max_bytes
+                )
             self.failed(channel)
             if not repeats or not isinstance(failure, Unavailable):
                 raise failure
@@ -198,7 +231,7 @@ class Connection:
         channel = await self.ready()
         method: Any = channel.stream_stream  # the stubs do not know what may be left out
         call = method(path)(metadata=self.metadata)
-        return GrpcTransport(call, self.where, partial(self.failed, channel))
+        return GrpcTransport(call, self, partial(self.failed, channel))
 
     @asynccontextmanager
     async def renewals(self) -> AsyncIterator[Callable[[Rpc, Any, float], Awaitable[Any]]]:
@@ -221,6 +254,7 @@ class Connection:
             blocking.close()
 
     def _channel(self) -> grpc.aio.Channel:
+        self.check_open()  # or the new channel would stay open
         target = self._targets[self._current]
         if target not in self._channels:
             options = channel_options(is_loopback=not self.address.uses_tls)
@@ -239,7 +273,7 @@ async def _connects(channel: grpc.aio.Channel) -> bool:
                 if state in _DOWN:
                     return False
                 await channel.wait_for_state_change(state)
-    except TimeoutError:
+    except (TimeoutError, grpc.aio.UsageError):  # the latter: it was closed
         return False
     return True
 
@@ -247,9 +281,10 @@ async def _connects(channel: grpc.aio.Channel) -> bool:
 class GrpcTransport:
     """A stream of gRPC that carries bytes."""
 
-    def __init__(self, call: Any, where: str, failed: Callable[[], None]) -> None:
+    def __init__(self, call: Any, connection: Connection, failed: Callable[[], None]) -> None:
         self._call = call
-        self._where = where
+        self._connection = connection
+        self._where = connection.where
         self._failed = failed
 
     async def read(self) -> bytes | None:
@@ -257,13 +292,28 @@ class GrpcTransport:
             data: Any = await self._call.read()
         except grpc.aio.AioRpcError as error:
             self._failed()
-            raise failure_of(error, self._where) from None
+            raise self._failure(error) from None
         if data is not _EOF:
             return cast("bytes", data)
         self._failed()
         return None
 
+    def _failure(self, error: grpc.aio.AioRpcError) -> Exception:
+        """Return why the stream broke.
+
+        If the server takes smaller frames than others do, only the frame that it did not take is to
+        fail: it is refused when it is sent again on the next stream.
+        """
+        failure = failure_of(error, self._where)
+        if isinstance(failure, PayloadTooLarge) and failure.max_bytes < self._connection.max_bytes:
+            self._connection.max_bytes = failure.max_bytes
+            fact = f"takes no message of more than {failure.max_bytes:,} bytes"
+            return Unavailable(self._where, fact)
+        return failure
+
     async def write(self, frame: bytes) -> None:
+        if len(frame) > self._connection.max_bytes:
+            raise PayloadTooLarge("a message", len(frame), self._connection.max_bytes)
         try:
             await self._call.write(frame)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

@@ -32,7 +32,11 @@ class Transport(Protocol):
         ...
 
     async def write(self, frame: bytes) -> None:
-        """Send a frame."""
+        """Send a frame.
+
+        Raises:
+            PayloadTooLarge: the server takes no frame of this size.
+        """
         ...
 
     async def end(self) -> None:

@@ -194,7 +194,7 @@ class RemoteWorker(WorkerEngine):
     def _close_session(self, reason: Exception) -> None:
         self._session = None
         self._is_connected.clear()
-        self._failure = reason if isinstance(reason, OnwardError) else _broken(reason)
+        self._failure = reason
 
     async def _connected(self) -> WorkSession:
         """Return the stream that is open, or wait for one for a moment."""
@@ -417,7 +417,3 @@ class RemoteWorker(WorkerEngine):
         if followed.fate == "made":
             self._disown(by.run, by.fence)
         return followed
-
-
-def _broken(error: Exception) -> Unavailable:
-    return Unavailable("the server", f"sent a frame that cannot be read ({type(error).__name__})")

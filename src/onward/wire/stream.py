@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onward.errors import OnwardError, Unavailable
+from onward.errors import OnwardError, PayloadTooLarge, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,8 @@ class Stream:
         on_frame: Called with each frame that arrives.
         ping: The frame to send now and then: proxies cut silent streams.
         beat: How often.
+        on_unsent: Called with a frame that is too large to be sent, and the error that says so.
+            None: the stream ends with that error.
     """
 
     def __init__(
@@ -43,7 +45,9 @@ class Stream:
         on_frame: Callable[[Any], None],
         ping: Any,
         beat: Beat = BEAT,
+        on_unsent: Callable[[Any, PayloadTooLarge], None] | None = None,
     ) -> None:
+        self._on_unsent = on_unsent
         self._network = network
         self._rpc = rpc
         self._on_frame = on_frame
@@ -103,8 +107,11 @@ class Stream:
         except asyncio.CancelledError:
             self._fail(Unavailable(self._network.where, "was disconnected"))
             raise
-        except Exception as error:  # noqa: BLE001 - the callers get it
+        except OnwardError as error:
             self._fail(error)
+        except Exception as error:  # noqa: BLE001 - the callers get it
+            fact = f"sent a frame that cannot be read ({type(error).__name__})"
+            self._fail(Unavailable(self._network.where, fact))
         finally:
             if self._timer is not None:
                 self._timer.cancel()
@@ -121,12 +128,21 @@ class Stream:
                 await self._has_outgoing.wait()
                 self._has_outgoing.clear()
                 while self._outgoing:
-                    await transport.write(self._outgoing.popleft().SerializeToString())
+                    await self._write_frame(transport, self._outgoing.popleft())
                 if self._is_ending:
                     await transport.end()
                     return
         except OnwardError:
             return  # the reader gets the reason
+
+    async def _write_frame(self, transport: Transport, frame: Any) -> None:
+        try:
+            await transport.write(frame.SerializeToString())
+        except PayloadTooLarge as error:
+            if self._on_unsent is None:
+                self.close(error)
+            else:
+                self._on_unsent(frame, error)
 
     def _tick(self) -> None:
         if self._loop.time() - self._heard_at > self._beat.silence:

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from onward.core.instant import SECOND
-from onward.errors import Unavailable
+from onward.errors import PayloadTooLarge, Unavailable
 from onward.wire.commit_queue import Wire
 from onward.wire.messages import messages
 from onward.wire.problems import to_error
@@ -65,7 +65,7 @@ class WorkSession:
     ) -> None:
         ping = messages.Request(ping=messages.Ping())
         self._where = network.where
-        self._stream = Stream(network, WORK, self._on_frame, ping, beat)
+        self._stream = Stream(network, WORK, self._on_frame, ping, beat, self._on_unsent)
         self._clock = clock
         self._listener = listener
         self._ids = 0
@@ -154,11 +154,33 @@ class WorkSession:
             self._timer.cancel()
         failure = self._stream.failure or Unavailable(self._where, "was disconnected")
         if not self.closed.done():
-            self.closed.set_result(failure)
+            self.closed.set_result(_for_commits(failure))
         pending, self._pending = self._pending, {}
         for each in pending.values():
             if not each.done.done():
                 each.done.set_exception(failure)
+
+    def _on_unsent(self, request: Any, error: PayloadTooLarge) -> None:
+        """Fail a request that no server takes; the stream stays open."""
+        if request.id in self._pending:
+            self._refused(
+                request.id,
+                PayloadTooLarge(
+                    f"a {request.WhichOneof('request')!r} request",
+                    error.size_bytes,
+                    error.max_bytes,
+                ),
+            )
+        else:
+            self._listener.on_refused_commits(
+                request.id,
+                PayloadTooLarge("a commit with results", error.size_bytes, error.max_bytes),
+            )
+
+    def _refused(self, no: int, error: Exception) -> None:
+        done = self._pending.pop(no).done
+        if not done.done():
+            done.set_exception(error)
 
     # --- what arrives ----------------------------------------------------------------------------
 
@@ -180,9 +202,7 @@ class WorkSession:
             if pending is None:
                 self._listener.on_refused_commits(frame.id, error)
                 return
-            del self._pending[frame.id]
-            if not pending.done.done():
-                pending.done.set_exception(error)
+            self._refused(frame.id, error)
             return
         if pending is None:
             return  # its caller was cancelled
@@ -202,3 +222,13 @@ class WorkSession:
             self._listener.on_time(frame.at, pending.begun)
         if not pending.done.done():
             pending.done.set_result(pending.parts)
+
+
+def _for_commits(failure: Exception) -> Exception:
+    """Return why a stream ended, for commits: they are sent again after a response was too large.
+
+    The requests that are unanswered fail with it, because one of them would get it again.
+    """
+    if isinstance(failure, PayloadTooLarge):
+        return Unavailable(failure.what, f"was too large ({failure.size_bytes:,} bytes)")
+    return failure

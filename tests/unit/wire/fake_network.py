@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from onward.errors import Unavailable
+from onward.errors import PayloadTooLarge, Unavailable
 from onward.model.workers import Registration
 from onward.system.clock import SystemRandomness
 from onward.wire.messages import messages
@@ -28,6 +28,8 @@ class FakeTransport:
         self._arriving: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         self.is_cancelled = False
         self.is_ended = False
+        self.max_bytes = 1 << 30
+        """A larger frame is refused."""
 
     # --- the side of the client ------------------------------------------------------------------
 
@@ -40,6 +42,8 @@ class FakeTransport:
     async def write(self, frame: bytes) -> None:
         if self.is_cancelled:
             raise Unavailable("fake", "is cut")
+        if len(frame) > self.max_bytes:
+            raise PayloadTooLarge("a message", len(frame), self.max_bytes)
         self._sent.put_nowait(self._request.FromString(frame))
 
     async def end(self) -> None:
@@ -68,7 +72,11 @@ class FakeTransport:
 
     def put(self, frame: Any) -> None:
         """Let a frame arrive."""
-        self._arriving.put_nowait(frame.SerializeToString())
+        self.put_bytes(frame.SerializeToString())
+
+    def put_bytes(self, data: bytes) -> None:
+        """Let bytes arrive that may be no frame."""
+        self._arriving.put_nowait(data)
 
     def answer(self, request: Any, **response: Any) -> None:
         """Let the response to a request arrive."""

@@ -22,7 +22,7 @@ from onward.wire.problems import to_problem
 from onward.wire.rpc import CALL, PROBLEM_METADATA, RENEW, WATCH
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
 KEY = "onw_abc"
@@ -35,11 +35,15 @@ class FakeServer:
         self.metadata: dict[str, Any] = {}
         self.calls = 0
         self.failure: tuple[grpc.StatusCode, bytes | None] | None = None
+        self.result: bytes | None = None
+        """What calls return instead of their arguments."""
         self.port = 0
         self._server: Any = None
 
-    async def start(self, port: int = 0, credentials: Any = None) -> None:
-        self._server = server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    async def start(
+        self, port: int = 0, credentials: Any = None, options: Sequence[tuple[str, int]] = ()
+    ) -> None:
+        self._server = server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *options])
         handler: Any = grpc.method_handlers_generic_handler(
             "onward.v1.Engine",
             {
@@ -69,7 +73,8 @@ class FakeServer:
             metadata = () if problem is None else ((PROBLEM_METADATA, problem),)
             await context.abort(code, "no", metadata)
         request = messages.CallRequest.FromString(data)
-        reply: bytes = messages.CallReply(result=request.arguments).SerializeToString()
+        result = request.arguments if self.result is None else self.result
+        reply: bytes = messages.CallReply(result=result).SerializeToString()
         return reply
 
     async def _watch(self, _: Any, context: Any) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from onward.core.run import RunState
 from onward.errors import PayloadTooLarge
-from onward.model.commits import Commit, CommitOutcome
+from onward.model.commits import Attachments, Commit, CommitOutcome
+from onward.model.effects import EffectWrite
 from onward.model.runs import Move
 from onward.wire.commit_queue import FEW_COMMITS, MAX_COMMITS
 from onward.wire.messages import messages
@@ -52,6 +53,66 @@ async def test_a_commit_that_no_frame_can_hold_fails_without_being_sent() -> Non
             PayloadTooLarge,
         ]
         assert not world.stream.unread
+
+
+async def test_commits_of_effects_go_into_frames_of_their_size() -> None:
+    async with joined() as world:
+        planned = [
+            EffectWrite(f"e{number}", "r", "a#1", "send", "", b"x" * 900_000, "", "planned", 1)
+            for number in range(3)
+        ]
+        world.submit(*(Commit("r", 1, attached=Attachments(effects=(each,))) for each in planned))
+        for _ in range(2):
+            frame = await world.stream.sent("commits")
+            [sent] = frame.commits.commits
+        world.stream.answer(frame, commits=messages.CommitsReply(done=[sent.no]), at=2)
+        assert len((await world.stream.sent("commits")).commits.commits) == 1
+
+
+async def test_a_request_that_no_server_takes_fails_alone() -> None:
+    async with joined() as world:
+        world.stream.max_bytes = 1000
+        load = asyncio.ensure_future(world.worker.load(["r" * 2000], {}))
+        owned = asyncio.ensure_future(world.worker.owned())
+        with pytest.raises(PayloadTooLarge, match=r"a 'load' request is 2,0\d\d bytes"):
+            await load
+        world.stream.answer(await world.stream.sent("owned"), owned=messages.OwnedReply())
+        assert not await owned
+
+
+async def test_a_commit_whose_frame_no_server_takes_fails_alone() -> None:
+    async with joined() as world:
+        world.stream.max_bytes = 1000
+        end = Move(RunState.SUCCEEDED, result=b"x" * 2000)
+        too_large = world.submit(Commit("a", 1, move=end))
+        await world.worker.flush()
+        [error] = too_large
+        assert isinstance(error, PayloadTooLarge)
+        answers = world.submit(Commit("b", 1))
+        frame = await world.stream.sent("commits")
+        [sent] = frame.commits.commits
+        world.stream.answer(frame, commits=messages.CommitsReply(done=[sent.no]), at=2)
+        await world.worker.flush()
+        assert [type(each) for each in answers] == [CommitOutcome]
+
+
+async def test_after_a_response_that_was_too_large_requests_fail_and_commits_are_sent_again() -> (
+    None
+):
+    async with joined() as world:
+        load = asyncio.ensure_future(world.worker.load(["r"], {}))
+        await world.stream.sent("load")
+        answers = world.submit(Commit("a", 1))
+        await world.stream.sent("commits")
+        world.stream.cut(PayloadTooLarge("a message to or from fake", 2000, 1000))
+        with pytest.raises(PayloadTooLarge):
+            await load
+        stream, _ = await world.network.greeted()
+        frame = await stream.sent("commits")
+        [sent] = frame.commits.commits
+        stream.answer(frame, commits=messages.CommitsReply(done=[sent.no]), at=2)
+        await world.worker.flush()
+        assert [type(each) for each in answers] == [CommitOutcome]
 
 
 async def test_while_many_commits_are_unanswered_the_second_frame_is_sent_when_it_is_full() -> None:

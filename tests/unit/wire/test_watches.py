@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onward.errors import NotFound, Unavailable, UserError
+from onward.errors import NotFound, NotOpen, Unavailable, UserError
 from onward.wire.messages import messages
 from onward.wire.problems import to_problem
 from onward.wire.watches import Watches
@@ -148,13 +148,25 @@ async def test_what_nobody_waits_for_is_not_watched() -> None:
         await other
 
 
-async def test_closing_cancels_callers_that_wait() -> None:
+async def test_callers_that_wait_when_it_is_closed_get_an_error() -> None:
     async with waiting() as world:
         wait = world.wait("r1")
         await opened(world)
         world.watches.close()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(NotOpen, match="was closed while this call was waiting"):
             await wait
+
+
+async def test_a_frame_that_cannot_be_read_ends_the_stream_and_no_wait() -> None:
+    async with waiting() as world:
+        wait = world.wait("r1")
+        stream = await opened(world)
+        await watched(stream)
+        stream.put_bytes(b"\xff")
+        stream = await opened(world)
+        assert await watched(stream) == {("r1", False)}
+        stream.put(ended("r1"))
+        assert (await wait).state == "succeeded"
 
 
 async def test_a_caller_that_waits_again_as_soon_as_it_has_its_answer_gets_another() -> None:
