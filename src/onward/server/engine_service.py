@@ -86,22 +86,28 @@ class EngineService:
             )
         principal.check(operation.scope)
         if batch is None:
-            arguments = _read(operation.read_arguments, request)
+            arguments = _read(operation.read_arguments, request.arguments, operation.name)
             sees_payloads = principal.allows(PAYLOADS)
             if not sees_payloads and operation.selects_by_payload(arguments):
                 principal.check(PAYLOADS)
             result = await self._do(operation, principal, hub, arguments)
             return to_json(result if sees_payloads else operation.without_payloads(result))
-        items = _read(batch.read_items, request)
+        items = _read(batch.read_items, request.arguments, batch.name)
         self._doors.admit(principal, len(items))
         answers = await asyncio.gather(
-            *(self._do(operation, principal, hub, item) for item in items),
+            *(self._do_item(operation, principal, hub, item) for item in items),
             return_exceptions=True,
         )
         for answer in answers:
             if isinstance(answer, BaseException):
                 problem_of(answer, self._name, batch.name)  # it is logged if it is unexpected
         return batch.write_answers(answers)
+
+    async def _do_item(
+        self, operation: Operation, principal: Principal, hub: Hub, item: bytes
+    ) -> object:
+        arguments = _read(operation.read_arguments, item, operation.name)
+        return await self._do(operation, principal, hub, arguments)
 
     async def _do(
         self, operation: Operation, principal: Principal, hub: Hub, arguments: Mapping[str, Any]
@@ -122,15 +128,15 @@ class EngineService:
                 del self.watches[watches]
 
 
-def _read(decode: Callable[[bytes], T], request: Any) -> T:
+def _read(decode: Callable[[bytes], T], arguments: bytes, operation: str) -> T:
     """Return the arguments of a call.
 
     Raises:
         BadInput: they do not fit the operation.
     """
     try:
-        return decode(request.arguments)
+        return decode(arguments)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        what = f"the arguments of {request.operation}"
+        what = f"the arguments of {operation}"
         advice = "Use compatible versions of client and server"
         raise BadInput(what, f"are not valid ({error})", advice) from error

@@ -30,7 +30,6 @@ from onward.store.opening import open_store
 from onward.system.clock import SystemClock, SystemRandomness
 from onward.telemetry.events import emit
 from onward.telemetry.observer import SILENT
-from onward.wire.rpc import MAX_REPLY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -12,8 +14,10 @@ from onward.codec import encode
 from onward.engine.client_engine import ClientEngine
 from onward.engine.pipeline_engine import PipelineEngine
 from onward.engine.schedule_engine import ScheduleEngine
+from onward.engine.schedules.cron import zone_of
+from onward.engine.schedules.views import ScheduleInfo, Slot
 from onward.engine.server_address import parse_server
-from onward.errors import StoreUnusable
+from onward.errors import BadInput, Forbidden, NotOpen, PayloadTooLarge, StoreUnusable, Unavailable
 from onward.store.writing.lane import Lane
 from onward.system.clock import SystemClock, SystemRandomness, Uids
 from onward.wire.connection import Connection
@@ -22,16 +26,15 @@ from onward.wire.operations import BATCHES, OPERATIONS, to_json
 from onward.wire.problems import to_error
 from onward.wire.proxies import sends
 from onward.wire.remote_worker import RemoteWorker
-from onward.wire.rpc import CALL, MAX_FRAME_BYTES
+from onward.wire.rpc import CALL, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES
 from onward.wire.watches import Watches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from datetime import tzinfo
     from types import TracebackType
 
     from onward.codec import Payload
-    from onward.core.instant import Instant
     from onward.core.ports import Clock, Randomness
     from onward.engine.search import RunPage
     from onward.engine.views import RunInfo
@@ -39,17 +42,19 @@ if TYPE_CHECKING:
     from onward.engine.worker_engine import WorkerEngine, WorkerHooks
     from onward.model.run_filter import RunQuery
     from onward.model.runs import NewRun, RunEnd, Started
-    from onward.model.schedules import ScheduleSpec
 
 ANY_NAMESPACE = "default"
 """An app of this namespace takes whatever namespace its key has."""
 
-CALL_SECONDS = 10.0
-SLOW_CALL_SECONDS = 60.0
-_SLOW_SCOPES = ("ns:admin", "run:control", "schedule:write", "pipeline:write")
+CALL_SECONDS = 60.0
+"""How long a server that is alive may take for an operation; one that is not is found sooner."""
+CLOSE_SECONDS = 5.0
+"""How long closing waits for starts and signals that are under way."""
 _READING = ("run:read", "payload:read")
 
 _BATCH_ITEMS = 500
+MAX_ITEM_BYTES = MAX_MESSAGE_BYTES - 1024
+"""The size of an item of a batch; the rest of the message is around it."""
 
 
 def _create(kind: Any, *args: Any) -> Any:
@@ -73,16 +78,11 @@ class OperationCaller:
 
         Raises:
             Unavailable: no server answered.
+            PayloadTooLarge: the arguments do not fit into one message.
         """
         operation = OPERATIONS[name]
-        is_slow = operation.scope in _SLOW_SCOPES or arguments.get("on_conflict") == "replace"
-        result = await self.send(
-            name,
-            to_json(arguments),
-            timeout=SLOW_CALL_SECONDS if is_slow else CALL_SECONDS,
-            repeats=operation.scope in _READING,
-        )
-        return operation.read_result(result)
+        repeats = operation.scope in _READING
+        return operation.read_result(await self.send(name, to_json(arguments), repeats=repeats))
 
     async def call_many(self, name: str, items: list[Mapping[str, Any]]) -> list[Any]:
         """Call an operation for many items at once.
@@ -91,30 +91,53 @@ class OperationCaller:
             Their results or errors (True for an empty result), and None for those that did not
             fit into this call.
         """
-        batch = BATCHES[name]
-        parts: list[bytes] = []
+        parts: dict[int, bytes] = {}
+        answers: list[Any] = [None] * len(items)
         size = 0
-        for item in items:
-            parts.append(to_json(item))
-            size += len(parts[-1])
-            if size > MAX_FRAME_BYTES:
+        for place, item in enumerate(items):
+            try:
+                part = _item(name, item)
+            except Exception as error:  # noqa: BLE001 - it concerns this item only
+                answers[place] = error
+                continue
+            size += len(part)
+            if parts and size > MAX_FRAME_BYTES:
                 break
-        data = b'{"items":[' + b",".join(parts) + b"]}"
-        # Each item has an id of its own: one that is sent twice is done once.
-        answers = batch.read_answers(
-            await self.send(name, data, timeout=SLOW_CALL_SECONDS, repeats=True)
-        )
-        found = [True if answer is None else answer for answer in answers]
-        return found + [None] * (len(items) - len(parts))
+            parts[place] = part
+        if parts:
+            data = b'{"items":[' + b",".join(parts.values()) + b"]}"
+            # Each item has an id of its own: one that is sent twice is done once.
+            reply = await self._send_batch(name, data)
+            for place, answer in zip(parts, BATCHES[name].read_answers(reply), strict=True):
+                answers[place] = True if answer is None else answer
+        return answers
 
-    async def send(self, name: str, data: bytes, *, timeout: float, repeats: bool) -> bytes:
+    async def _send_batch(self, name: str, data: bytes) -> bytes:
+        try:
+            return await self.send(name, data, repeats=True)
+        except NotOpen as closed:
+            raise Unavailable(closed.where, "had not answered when the app was closed") from None
+
+    async def send(self, name: str, data: bytes, *, repeats: bool) -> bytes:
         """Send a call and return the JSON of its result."""
         request = messages.CallRequest(operation=name, arguments=data, namespace=self._namespace)
-        reply = await self._connection.call(CALL, request, timeout=timeout, repeats=repeats)
+        reply = await self._connection.call(CALL, request, timeout=CALL_SECONDS, repeats=repeats)
         if reply.HasField("problem"):
             raise to_error(reply.problem)
         result: bytes = reply.result
         return result
+
+
+def _item(name: str, item: Mapping[str, Any]) -> bytes:
+    """Return an item of a batch as JSON.
+
+    Raises:
+        PayloadTooLarge: no message can carry it.
+    """
+    data = to_json(item)
+    if len(data) > MAX_ITEM_BYTES:
+        raise PayloadTooLarge(f"an item of {name}", len(data), MAX_ITEM_BYTES)
+    return data
 
 
 @sends(ScheduleEngine, _names("schedules"), "_call")
@@ -125,20 +148,45 @@ class RemoteSchedules(ScheduleEngine):
         self._caller = caller
 
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        return await self._caller.call(f"schedules.{name}", arguments)
+        # First, because a call that has done something must not fail afterwards.
+        zone = await self._zone_of(arguments["name"]) if name in _WITHOUT_ZONE else None
+        if "spec" in arguments:
+            zone = _zone(arguments["spec"].zone)
+        return _in_zone(await self._caller.call(f"schedules.{name}", arguments), zone)
 
-    # JSON has the offset of a time, and not the name of its zone.
+    async def _zone_of(self, name: str) -> tzinfo | None:
+        """Return the zone of a schedule; None: the key may not read it."""
+        try:
+            return _zone((await self.get(name)).zone)
+        except Forbidden:
+            return None
 
-    async def preview(self, name: str, count: int, after: Instant | None) -> list[datetime]:
-        arguments = {"name": name, "count": count, "after": after}
-        slots = await self._call("preview", arguments)
-        zone = ZoneInfo((await self.get(name)).zone)
-        return [slot.astimezone(zone) for slot in slots]
 
-    async def first_slots(self, spec: ScheduleSpec, count: int) -> list[datetime]:
-        slots = await self._call("first_slots", {"spec": spec, "count": count})
-        zone = ZoneInfo(spec.zone)
-        return [slot.astimezone(zone) for slot in slots]
+_WITHOUT_ZONE = ("backfill", "preview", "slots")
+"""The operations whose results have times of a schedule, and not its zone."""
+
+
+def _zone(name: str) -> tzinfo | None:
+    """Return a time zone; None: this machine does not know it."""
+    try:
+        return zone_of(name)
+    except BadInput:
+        return None
+
+
+def _in_zone(result: Any, zone: tzinfo | None) -> Any:
+    """Return times of a schedule in its zone: JSON has their offset, and not the zone's name."""
+    if isinstance(result, list):
+        return [_in_zone(each, zone) for each in result]
+    if isinstance(result, datetime):
+        return result.astimezone(zone) if zone else result
+    if isinstance(result, Slot):
+        return replace(result, at=_in_zone(result.at, zone))
+    if isinstance(result, ScheduleInfo):
+        own = _zone(result.zone)
+        next_at, held_at = _in_zone(result.next_at, own), _in_zone(result.held_at, own)
+        return replace(result, next_at=next_at, held_at=held_at)
+    return result
 
 
 @sends(PipelineEngine, _names("pipelines"), "_call")
@@ -212,10 +260,17 @@ class RemoteClient(ClientEngine):
         trace: TracebackType | None,
     ) -> None:
         self._watches.close()
-        for lane in self._starts:
-            await lane.close()
-        await self._signals.close()
-        await self._connection.close()
+        lanes = (*self._starts, self._signals)
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                for lane in lanes:
+                    await lane.close()
+        except TimeoutError:
+            pass  # what is left fails, because its calls end
+        finally:
+            await self._connection.close()
+            for lane in lanes:
+                await lane.close()
 
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> Any:
         return await self._caller.call(name, arguments)

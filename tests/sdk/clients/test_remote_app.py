@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onward import App, Signal, workflow
-from onward.errors import BadInput, BadStoreUrl, StoreUnusable, Unavailable
+from onward import App, Signal, effect, step, workflow
+from onward.errors import (
+    BadInput,
+    BadStoreUrl,
+    NotOpen,
+    PayloadTooLarge,
+    StoreUnusable,
+    Unavailable,
+)
 from onward.pipelines import Pipeline
 from tests.kit.watching import until
 
@@ -157,3 +165,132 @@ def test_without_grpc_the_error_says_what_to_install() -> None:
     )
     assert done.stdout.startswith("StoreUnusable")
     assert "pip install 'onward[grpc]'" in done.stdout
+
+
+async def test_a_bad_argument_of_one_caller_fails_no_signal_of_another(server_url: str) -> None:
+    async with App(server_url) as app:
+        await app.start(waiting.options(id="w"))
+        bad: Any = 3
+        sent = await asyncio.gather(
+            app.signal("w", "x", 1),
+            app.signal(bad, "x", 1),
+            app.signal("w", "y", 1),
+            return_exceptions=True,
+        )
+        assert [type(each) for each in sent] == [type(None), BadInput, type(None)]
+        assert "the arguments of signal are not valid" in str(sent[1])
+
+
+@effect
+async def send(text: str) -> int:
+    return len(text)
+
+
+@workflow
+async def sending() -> int:
+    return await send("x" * 1_900_000)
+
+
+async def test_large_arguments_of_many_effects_are_sent_in_several_frames(server_url: str) -> None:
+    async with App(server_url) as app, app.worker(workflows=[sending]):
+        runs = await asyncio.gather(*(app.start(sending) for _ in range(12)))
+        ends = await asyncio.gather(*(run.result(timeout="60s") for run in runs))
+        assert ends == [1_900_000] * 12
+
+
+async def test_events_that_no_message_can_carry_are_refused_together(server_url: str) -> None:
+    numbers = Pipeline("numbers")
+    found = numbers.topic("found", str)
+
+    @numbers.producer(every="1h", publishes=[found])
+    async def find(ctx: ProducerContext, cursor: None) -> None:
+        pass
+
+    async with App(server_url) as app:
+        await app.pipelines.declare(numbers)
+        texts = [f"{number:03}" + "x" * 1_500_000 for number in range(12)]
+        with pytest.raises(PayloadTooLarge, match=r"pipelines\.publish is .* limit is 16,777,216"):
+            await app.publish_many(found, texts, id=lambda text: text[:3])
+        assert await app.publish_many(found, texts[:6], id=lambda text: text[:3]) == 6
+
+
+@step
+async def read_much() -> str:
+    return "x" * 1_500_000
+
+
+@workflow
+async def reading_much() -> int:
+    return sum([len(await read_much()) for _ in range(12)])
+
+
+async def test_a_history_of_more_than_16_mib_is_read(server_url: str) -> None:
+    async with App(server_url) as app, app.worker(workflows=[reading_much]):
+        run = await app.start(reading_much)
+        await run.result(timeout="60s")
+        assert len([event for event in await run.history() if event.name == "read_much"]) == 12
+
+
+async def test_times_of_a_schedule_have_its_zone(server_url: str) -> None:
+    async with App(server_url) as app:
+        created = await app.schedules.create(
+            "daily", double, [1], cron="0 9 * * *", zone="Europe/Berlin"
+        )
+        found = await app.schedules.get("daily")
+        [listed] = await app.schedules.list()
+        end = datetime.now(UTC)
+        start = end - timedelta(days=2)
+        filled = await app.schedules.backfill("daily", start, end)
+        slots = await app.schedules.slots("daily")
+        times = [created.next_at, found.next_at, listed.next_at]
+        times += [each.at for each in (*filled, *slots)]
+        assert len(times) == 3 + 2 + 2
+        assert {str(each.tzinfo) for each in times if each} == {"Europe/Berlin"}
+
+
+async def test_a_caller_that_waits_for_a_result_when_the_app_is_closed_is_told(
+    server_url: str, tmp_path: Path
+) -> None:
+    for url in (server_url, str(tmp_path / "own.db")):
+        async with App(url) as app:
+            run = await app.start(waiting)
+            result = asyncio.ensure_future(run.result())
+            await asyncio.sleep(0)
+        with pytest.raises(NotOpen, match="was closed while this call was waiting"):
+            await result
+
+
+FORKING = """
+import os, sys
+from onward import App
+from onward.errors import StoreUnusable
+
+def opens():
+    with App(sys.argv[1]).sync() as app:
+        return app.counts()
+
+def in_child():
+    child = os.fork()
+    if not child:
+        try:
+            print(opens(), flush=True)
+        except StoreUnusable as refusal:
+            print(refusal, flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+with App(sys.argv[1]).sync() as app:
+    in_child()
+    print(app.counts(), flush=True)
+"""
+
+
+async def test_a_process_forked_from_one_with_an_open_app_cannot_connect(server_url: str) -> None:
+    made = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", FORKING, server_url, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        out, _ = await made.communicate()
+    refusal, counts = out.decode().splitlines()
+    assert "fork before you open one" in refusal
+    assert counts == "{}"
