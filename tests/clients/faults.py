@@ -114,7 +114,7 @@ FAULTS = [
     ),
     Fault(
         "does not clear crashes", "journal.js",
-        "if (this.#crashes > 0 && move === undefined)", "if (false)",
+        "if (this.#crashes > 0 && move === undefined &&", "if (false &&",
         "crashes", "crashes",
     ),
     Fault(
@@ -151,6 +151,31 @@ FAULTS = [
         "ignores the limit of unanswered commits", "connection.js",
         "&& this.#sent.size < this.#maxCommits", "",
         "many_commits", "max-commits",
+    ),
+    Fault(
+        "does not extend a cleanup by an outage", "execution.js",
+        "this.#lateCleanup = lateCleanup(claimed, records);", "",
+        "a_cleanup_after_an_outage", "cancel clock-records",
+    ),
+    Fault(
+        "counts a late timeout from the last record", "clock.js",
+        "this.#held.filter((call) => this.#isLate(call, bodyNow, now))", "[]",
+        "a_timeout_after_an_outage", "park clock-records",
+    ),
+    Fault(
+        "drops a problem that refuses a frame", "connection.js",
+        "if (kind === 'problem') this.#onRefusedFrame(", "if (false) this.#onRefusedFrame(",
+        "a_refused_frame", "refused",
+    ),
+    Fault(
+        "does not repeat a frame that was refused for now", "connection.js",
+        "if (problem.isRetryable) this.#onBroken(this.#stream, problem);\n    else ", "",
+        "a_frame_refused_for_now", "problems ends",
+    ),
+    Fault(
+        "takes the first part of some messages for all of them", "connection.js",
+        "if (response.more) return;", "",
+        "large_messages_in_parts", "parts",
     ),
     Fault(
         "keeps runs that were taken away", "session.js",

@@ -50,14 +50,24 @@ async def order(n: int, wait: str = "50ms") -> dict[str, object]:
 
 @asynccontextmanager
 async def node_worker(
-    client: Path, address: str, queues: Iterable[str] = ("node",), *, lease: str, kill_at: int = 0
+    client: Path,
+    address: str,
+    queues: Iterable[str] = ("node",),
+    *,
+    lease: str,
+    kill_at: int = 0,
+    dies: bool = False,
 ) -> AsyncIterator[Process]:
-    """Enter with a worker process; with `kill_at`, it kills itself at that response."""
+    """Enter with a worker process.
+
+    With `kill_at`, it kills itself at that response; with `dies`, in the cleanup of `careful`.
+    """
     environment = os.environ | {
         "ONWARD_URL": f"onward://{address}",
         "LEASE": lease,
         "QUEUE": ",".join(queues),
         "KILL_AT": str(kill_at),
+        "DIES": "1" if dies else "",
     }
     script = str(client / "programs" / "live_worker.js")
     process = await asyncio.create_subprocess_exec("node", script, env=environment)
@@ -67,6 +77,15 @@ async def node_worker(
         if process.returncode is None:
             process.terminate()
             await process.wait()
+
+
+async def pass_leases(app: App, clock: VirtualClock, pid: int) -> None:
+    """Let time pass as a live worker renews its lease, so that those of dead ones run out."""
+    while True:
+        for worker in await app.workers.list():
+            if worker.pid == pid and worker.renewed_at == clock.now():
+                clock.advance(duration(LEASE) * 2 // 5)
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 class FrameKills:
@@ -97,7 +116,7 @@ class FrameKills:
                 await run.signal("approval", "yes")
             killed = await self._kill(server.address, runs)
             async with node_worker(self._client, server.address, self._queues, lease=LEASE) as last:
-                passing = asyncio.create_task(self._pass_leases(app, last.pid))
+                passing = asyncio.create_task(pass_leases(app, self._clock, last.pid))
                 await self._until_over(runs, [last] * len(runs))
                 passing.cancel()
             for run in runs:
@@ -118,14 +137,6 @@ class FrameKills:
             await self._until_over(runs, workers)
             frames = zip(self._queues.values(), workers, strict=True)
             return [frame for frame, worker in frames if worker.returncode == -signal.SIGKILL]
-
-    async def _pass_leases(self, app: App, pid: int) -> None:
-        """Let time pass as a live worker renews its lease, so that those of dead ones run out."""
-        while True:
-            for worker in await app.workers.list():
-                if worker.pid == pid and worker.renewed_at == self._clock.now():
-                    self._clock.advance(duration(LEASE) * 2 // 5)
-            await asyncio.sleep(LOOK_SECONDS)
 
     async def _until_over(self, runs: Sequence[Run[Any]], workers: Sequence[Process]) -> None:
         """Wait until each run has ended or its worker is dead; weeks pass once all others sleep."""

@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from onward.codec import decode_error, encode, fingerprint, read_error
 from onward.core.chain import child_origin
 from onward.core.digest import digest
-from onward.core.replay import escaped
+from onward.core.replay import LateStart, delayed_by, escaped, is_late
 from onward.engine.payloads import unpack
 from onward.model.ends import child_end
 from onward.runtime.body.children import child_uid
@@ -50,6 +50,16 @@ def test_the_errors_can_be_read() -> None:
         assert read_error(payload).type == each["type"]
         assert read_error(payload).message == each["message"]
         assert isinstance(decode_error(payload), Exception)
+
+
+def test_the_rules_of_clock_records_are_those_of_the_code() -> None:
+    for each in VECTORS["clock_records"]:
+        given = each["delay"], each["since"], each["now"]
+        assert is_late(*given, is_replayed=each["is_replayed"]) is each["late"]
+    for each in VECTORS["clock_delays"]:
+        start = LateStart(each["since"], each["is_replayed"])
+        later = delayed_by(start, each["at"], each["asked"], is_limit=each["is_timeout"])
+        assert later == each["later"], each
 
 
 def test_the_ends_of_children_are_those_of_the_code() -> None:

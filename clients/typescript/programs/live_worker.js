@@ -1,5 +1,5 @@
 // Steps that Python workflows call, and a workflow with every kind of call, for tests against a real server. With
-// KILL_AT=n the process kills itself when the n-th response arrives, before it is read.
+// KILL_AT=n the process kills itself when the n-th response arrives, before it is read; with DIES=1 it does in `undo`.
 
 import { Fatal, Worker, step, workflow } from '../src/index.js';
 import { workersClient } from '../src/wire.js';
@@ -24,6 +24,19 @@ const fail = step('fail', async ({ message }) => {
   throw new Fatal(message);
 });
 
+const undo = step('undo', async () => {
+  if (process.env.DIES) process.kill(process.pid, 'SIGKILL');
+  return 'undone';
+});
+
+const careful = workflow('careful', async (_, ctx) => {
+  try {
+    await ctx.signal('never');
+  } finally {
+    await ctx.step(undo);
+  }
+});
+
 const sum = workflow('sum', async ({ numbers }, ctx) => {
   let total = 0;
   for (const number of numbers) total = await ctx.step(add, { a: total, b: number });
@@ -42,8 +55,8 @@ const order = workflow('order', async ({ n, wait = '50ms' }, ctx) => {
 
 await new Worker(undefined, {
   queues: (process.env.QUEUE ?? 'node').split(','),
-  steps: [add, fail],
-  workflows: [sum, order],
+  steps: [add, fail, undo],
+  workflows: [careful, sum, order],
   lease: process.env.LEASE ?? '2s',
   slots: Number(process.env.SLOTS ?? 100),
   log: process.env.VERBOSE ? undefined : () => {},

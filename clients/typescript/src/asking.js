@@ -5,7 +5,7 @@ import { encode, fingerprint } from './codec.js';
 import { MINUTE } from './durations.js';
 import { BadInput } from './errors.js';
 import { checkName } from './identity.js';
-import { STEPS } from './retry.js';
+import { STEPS, readLimits } from './retry.js';
 
 const STEP_TIMEOUT = 10 * MINUTE;
 
@@ -58,4 +58,11 @@ export function elsewhere(call, record) {
   there.resolve = call.resolve;
   there.reject = call.reject;
   return there;
+}
+
+/** Return the program of a routed step: a body that calls it, with the limits that its caller has set. */
+export function stepProgram(definition, claimed) {
+  const { retry, timeout } = readLimits(claimed.retry);
+  const here = { ...definition, queue: undefined, retry: retry ?? definition.retry, timeout: timeout ?? definition.timeout };
+  return { name: definition.name, fn: (input, ctx) => ctx.step(here, input), retry: undefined, code: definition.code };
 }

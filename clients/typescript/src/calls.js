@@ -73,12 +73,36 @@ export class StepCall extends Call {
   }
 }
 
-/** A sleep. */
-export class TimerCall extends Call {
-  constructor(askedAt, delay) {
-    super('timer', 'sleep');
+/** A call that waits for a time, or for something else until a time. */
+export class TimedCall extends Call {
+  /** Whether it ends something else, and is no sleep. */
+  isLimit = true;
+  /** Whether a clock record says from when it counts. */
+  isTimed = false;
+
+  /** @param {number | null} delay  How long it is; null: without an end. */
+  constructor(kind, name, askedAt, delay) {
+    super(kind, name);
+    this.askedAt = askedAt;
+    this.delay = delay;
+    if (delay === null) return;
     this.due = askedAt + delay;
     this.lasts = delay;
+  }
+
+  /** Be due so much later, counted from `now` on. */
+  putOff(length, now) {
+    this.due += length;
+    this.lasts = Math.max(0, this.due - now);
+  }
+}
+
+/** A sleep. */
+export class TimerCall extends TimedCall {
+  isLimit = false;
+
+  constructor(askedAt, delay) {
+    super('timer', 'sleep', askedAt, delay);
   }
 
   value() {
@@ -87,12 +111,9 @@ export class TimerCall extends Call {
 }
 
 /** A wait for a signal, which may have a limit. */
-export class SignalCall extends Call {
+export class SignalCall extends TimedCall {
   constructor(name, askedAt, timeout) {
-    super('signal', name);
-    if (timeout === null) return;
-    this.due = askedAt + timeout;
-    this.lasts = timeout;
+    super('signal', name, askedAt, timeout);
   }
 
   raised() {

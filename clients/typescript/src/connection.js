@@ -1,6 +1,7 @@
 // The stream of one worker: requests, commits in batches, pings; after a break it reconnects and sends again what was
 // not answered. Every request recognises its own result at the server, so sending twice is safe.
 
+import { DatabaseTime, steady } from './database_time.js';
 import { Problem, Refused } from './errors.js';
 import { connect } from './wire.js';
 
@@ -50,7 +51,9 @@ export class Connection {
   #sentBytes = 0;
   #isFlushing = false;
   #heardAt = 0;
-  #time = null;
+  /** When the Hello of this stream was sent, by the steady clock. */
+  #helloAt = 0;
+  #time = new DatabaseTime();
   #joined;
 
   constructor(address, access, hello, hooks) {
@@ -70,14 +73,18 @@ export class Connection {
 
   /** The database's time in microseconds, or a little less. */
   now() {
-    if (this.#time === null) return Date.now() * 1000;
-    return this.#time.at + Math.floor((performance.now() - this.#time.heard) * 1000);
+    return this.#time.now();
+  }
+
+  /** The database's time, or a little more. */
+  latest() {
+    return this.#time.latest();
   }
 
   /** Send a request until it is answered. A claim is sent once: a lost answer is found by an audit. */
   request(kind, body) {
     return new Promise((resolve, reject) => {
-      const request = { id: this.#nextId++, kind, body, resolve, reject, parts: [] };
+      const request = { id: this.#nextId++, kind, body, resolve, reject, parts: [], sentAt: 0 };
       if (kind === 'claim' && !this.#isReady) {
         reject(new Disconnected());
         return;
@@ -90,7 +97,7 @@ export class Connection {
   /** Write a commit, in one frame with others; return its outcome: `{fate, at}`. */
   commit(commit) {
     return new Promise((resolve, reject) => {
-      const entry = { commit: { ...commit, no: this.#nextNo++ }, size: sizeOf(commit), resolve, reject };
+      const entry = { commit: { ...commit, no: this.#nextNo++ }, size: sizeOf(commit), resolve, reject, sentAt: 0 };
       this.#queue.push(entry);
       this.#flushSoon();
     });
@@ -127,6 +134,7 @@ export class Connection {
     this.#client = client;
     this.#stream = stream;
     this.#heardAt = performance.now();
+    this.#helloAt = steady();
     stream.on('data', (response) => this.#stream === stream && this.#onResponse(response));
     stream.on('error', (error) => this.#onBroken(stream, error));
     stream.on('end', () => this.#onBroken(stream, new Error('the server ended the stream')));
@@ -193,6 +201,7 @@ export class Connection {
   }
 
   #send(request) {
+    request.sentAt = steady();
     this.#stream.write({ id: request.id, [request.kind]: request.body });
   }
 
@@ -200,14 +209,22 @@ export class Connection {
 
   #onResponse(response) {
     this.#heardAt = performance.now();
-    if (response.at > 0) this.#time = { at: response.at, heard: this.#heardAt };
     const kind = response.response;
     const body = response[kind];
+    this.#learnTime(response, body);
     if (response.id === 1) this.#onHello(kind, body);
     else if (kind === 'news') this.#hooks.onNews(body);
     else if (kind === 'commits') this.#onOutcomes(body, response.at);
     else if (kind === 'goodbye') this.#onGoodbye(body);
     else this.#onAnswer(response, kind, body);
+  }
+
+  /** Learn the database's time from a response to something that was sent on this stream. */
+  #learnTime({ id, at, response: kind }, body) {
+    if (!(at > 0)) return;
+    const first = kind === 'commits' ? [...body.done, ...body.others.map(({ no }) => no)].find((no) => this.#sent.has(no)) : undefined;
+    const asked = id === 1 ? this.#helloAt : (this.#sent.get(first) ?? this.#requests.get(id))?.sentAt;
+    if (asked) this.#time.learn(at, asked);
   }
 
   #onGoodbye(goodbye) {
@@ -306,6 +323,7 @@ export class Connection {
         const isTooMuch = this.#sentBytes + entry.size > UNANSWERED_BYTES && this.#sent.size > 0;
         if (isTooMuch || (bytes > 0 && bytes + entry.size > FRAME_BYTES)) break;
         this.#queue.shift();
+        entry.sentAt = steady();
         this.#sent.set(entry.commit.no, entry);
         this.#sentBytes += entry.size;
         bytes += entry.size;

@@ -5,19 +5,20 @@
 // With nothing under way the run parks, and leaves the worker.
 
 import { childCall, elsewhere, stepCall } from './asking.js';
-import { Call, ChildCall, SignalCall, StepCall, TimerCall } from './calls.js';
+import { Call, ChildCall, SignalCall, StepCall, TimedCall, TimerCall } from './calls.js';
+import { BodyClock, ClockCall, lateCleanup } from './clock.js';
 import { decode, encode } from './codec.js';
 import { WorkflowContext } from './context.js';
 import { Cancelled, Unreadable, handedOver } from './errors.js';
+import { readHistory } from './history.js';
 import { CANCEL_IDENTITY } from './identity.js';
 import { Inbox } from './inbox.js';
 import { Journal } from './journal.js';
 import { Leaving } from './leaving.js';
 import { Replay } from './replay.js';
-import { readLimits } from './retry.js';
 import { Steps } from './steps.js';
-import { readStop, stopMove } from './stopping.js';
-import { Waits } from './waits.js';
+import { graceEnds, readStop, stopMove } from './stopping.js';
+import { UnclaimedSignals, Waits } from './waits.js';
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -40,12 +41,13 @@ export class Execution {
   /** Replies of the server that are awaited. */
   asking = 0;
   #waits = new Waits();
+  #clock;
   #steps = new Steps(this);
-  /** Signals whose waits were abandoned before they were handed over. */
-  #unclaimed = [];
+  #unclaimed = new UnclaimedSignals();
   #unwanted = [];
-  #memos = new Map();
-  #tried = new Map();
+  #memos;
+  #tried;
+  #lateCleanup;
   #isRecordingCancel = false;
   #isScheduled = false;
   #alarm = undefined;
@@ -54,12 +56,17 @@ export class Execution {
     this.host = host;
     this.claimed = claimed;
     this.program = program;
-    const { records, taken } = this.#sort(history);
+    const { records, taken, memos, tried } = readHistory(history);
+    this.#memos = memos;
+    this.#tried = tried;
+    this.#lateCleanup = lateCleanup(claimed, records);
     this.replay = new Replay(records);
     this.inbox = new Inbox(claimed, taken);
     this.inbox.begin(inbox);
     this.inbox.isStopping ||= records.some((record) => record.kind === 'cancel');
-    this.bodyNow = startOf(claimed);
+    const repeated = claimed.beginning === undefined ? null : JSON.parse(claimed.beginning)[0];
+    this.#clock = new BodyClock(claimed.fence > 1 || repeated !== null);
+    this.bodyNow = repeated ?? claimed.started_at ?? claimed.created_at ?? 0; // a retry starts when its first run did
     this.journal = new Journal(host.connection, claimed, host.version, {
       lost: () => this.drop(),
       broken: (error) => this.leaving.breakOff(error),
@@ -73,18 +80,6 @@ export class Execution {
 
   get fence() {
     return this.claimed.fence;
-  }
-
-  #sort(history) {
-    const records = [];
-    const taken = new Set();
-    for (const row of history) {
-      if (row.message !== undefined) taken.add(row.message);
-      if (row.kind === 'memo') this.#memos.set(row.identity.replace(/^=memo\./, ''), row);
-      else if (row.kind !== 'note') records.push({ ...row, at: row.closed_at ?? row.opened_at ?? 0 });
-      if (row.attempt === 1 && row.seq === undefined) this.#tried.set(row.identity, row.opened_at);
-    }
-    return { records, taken };
   }
 
   // --- the body asks ------------------------------------------------------------------------------
@@ -129,7 +124,9 @@ export class Execution {
     call.asked = this.replay.read;
     this.calls.set(call.identity, call);
     if (answer.record !== undefined) call.takeUp(answer.record);
-    if (answer.is === 'fresh' || answer.is === 'resume') this.#begin(call);
+    if (answer.is === 'fresh') this.#start(call, false);
+    else if (answer.is === 'resume') this.#begin(call);
+    this.pump();
     return call.promise;
   }
 
@@ -155,6 +152,11 @@ export class Execution {
 
   // --- what it asked for is done ------------------------------------------------------------------
 
+  #start(call, isReplayed) {
+    if (!(call instanceof TimedCall)) this.#begin(call);
+    else this.#clock.hold(call, isReplayed);
+  }
+
   #begin(call) {
     const memo = this.#memos.get(call.identity);
     if (memo?.name === `${call.kind} ${call.name}` && memo.args_hash === call.argsHash) {
@@ -162,7 +164,6 @@ export class Execution {
     } else if (call instanceof ChildCall) this.#beginChild(call);
     else if (call instanceof StepCall && call.due === undefined) this.#steps.perform(call);
     else this.#waits.add(call);
-    this.pump();
   }
 
   #beginChild(call) {
@@ -180,7 +181,7 @@ export class Execution {
     });
   }
 
-  /** Wait for a call, unless it was abandoned meanwhile. */
+  /** Wait for a call, if it is still wanted. */
   wait(call) {
     if (this.isWanted(call)) this.#waits.add(call);
     this.pump();
@@ -203,12 +204,22 @@ export class Execution {
   /** Write the outcome of a call at the next position of history; once it is written, the body is handed it. */
   close(call, { state, payload, error, message }) {
     this.#waits.discard(call);
-    const rest = { payload, error, message, took: call.took };
+    this.#record(call, state, { payload, error, message, took: call.took });
+  }
+
+  #record(call, state, rest, then = () => {}) {
     const record = this.journal.row(call, state, this.replay.takePosition(), rest);
     this.journal.write({ records: [record] }, ({ at }) => {
+      then();
       this.replay.recorded({ ...record, at });
       this.pump();
     });
+  }
+
+  /** Write the time at the next position of history: waits count from it. */
+  #keepTime(start, then) {
+    const call = new ClockCall(start, this.replay.nextPosition);
+    this.#record(call, 'succeeded', { payload: call.payload }, then);
   }
 
   // --- turns --------------------------------------------------------------------------------------
@@ -225,12 +236,14 @@ export class Execution {
       this.#diverge({ is: 'unreadable', error });
       return;
     }
+    this.#isScheduled = this.#lateCleanup !== undefined; // first the time is recorded, or its cleanup would be over
     const body = (async () => this.program.fn(input, new WorkflowContext(this, '')))();
     body.then(
       (value) => this.#ended({ value }),
       (error) => this.#ended({ error: error ?? new Error(`the workflow threw ${error}`) }),
     );
-    this.pump();
+    if (this.#lateCleanup !== undefined) this.#keepTime(this.#lateCleanup, () => (this.#isScheduled = false));
+    else this.pump();
   }
 
   #diverge(why) {
@@ -270,21 +283,35 @@ export class Execution {
       }
       if (turn.is === 'wait') break;
       if (turn.is === 'diverged') this.diverged = turn;
-      else for (const identity of turn.released) if (this.calls.has(identity)) this.#begin(this.calls.get(identity));
+      else for (const identity of turn.released) if (this.calls.has(identity)) this.#start(this.calls.get(identity), true);
     }
+    this.#beginWaits();
     this.#conclude();
+  }
+
+  /** Let the waits begin that the body has asked for; if it is late, the time is recorded first. */
+  #beginWaits() {
+    if (!this.replay.live || this.#isRecordingCancel || this.diverged !== undefined || this.end !== undefined) return;
+    const { waits, late } = this.#clock.begin(this.bodyNow, this.host.latest(), (call) => this.isWanted(call));
+    if (late !== undefined) this.#keepTime(late);
+    for (const call of waits) this.#begin(call);
   }
 
   #deliver(record) {
     this.bodyNow = Math.max(this.bodyNow, record.at);
     if (record.kind === 'cancel') {
       this.cancelled = record;
+      this.#clock.absent = 0;
       for (const call of [...this.calls.values()]) this.#abandon(call, new Cancelled(decode(record.payload).why));
+      return;
+    }
+    if (record.kind === 'clock') {
+      this.#clock.hear(record, this.calls.values());
       return;
     }
     const call = this.calls.get(record.identity);
     if (call === undefined) {
-      if (record.kind === 'signal' && record.state === 'succeeded') this.#unclaimed.push(record);
+      this.#unclaimed.add(record);
       this.#handOnUnclaimed();
       return;
     }
@@ -298,16 +325,11 @@ export class Execution {
     if (error !== undefined) this.origins.set(error, call.identity);
   }
 
-  /** Give a signal, whose wait was abandoned before it was handed over, to the next wait of that name. */
   #handOnUnclaimed() {
-    for (const record of this.#unclaimed) {
-      const call = [...this.calls.values()].find((each) => each instanceof SignalCall && each.name === record.name);
-      if (call === undefined) continue;
-      this.#unclaimed.splice(this.#unclaimed.indexOf(record), 1);
-      this.#waits.discard(call);
-      this.#handOver(call, record);
-      return;
-    }
+    const found = this.#unclaimed.take(this.calls.values());
+    if (found === undefined) return;
+    this.#waits.discard(found.call);
+    this.#handOver(found.call, found.record);
   }
 
   /** Record once that the run is to stop, for its body to receive. */
@@ -319,13 +341,7 @@ export class Execution {
     const call = new Call('cancel', 'cancel');
     call.identity = CANCEL_IDENTITY;
     this.#isRecordingCancel = true;
-    const rest = { payload: encode(stop), message: message.seq };
-    const record = this.journal.row(call, 'succeeded', this.replay.takePosition(), rest);
-    this.journal.write({ records: [record] }, ({ at }) => {
-      this.#isRecordingCancel = false;
-      this.replay.recorded({ ...record, at });
-      this.pump();
-    });
+    this.#record(call, 'succeeded', { payload: encode(stop), message: message.seq }, () => (this.#isRecordingCancel = false));
   }
 
   #conclude() {
@@ -351,9 +367,7 @@ export class Execution {
 
   #cancelUnwanted() {
     if (this.#unwanted.length === 0 || !this.replay.live) return;
-    const children = this.#unwanted;
-    this.#unwanted = [];
-    this.dismiss(children, () => this.pump());
+    this.dismiss(this.#unwanted.splice(0), () => this.pump());
   }
 
   /** Cancel children that nothing waits for any more; then call `then`. */
@@ -404,7 +418,7 @@ export class Execution {
   }
 
   get #graceEnds() {
-    return this.cancelled.at + decode(this.cancelled.payload).grace;
+    return graceEnds(this.cancelled) + this.#clock.absent;
   }
 
   get #isGraceOver() {
@@ -482,18 +496,4 @@ export class Execution {
     this.#steps.stopAll(why);
     this.host.left(this);
   }
-
-}
-
-/** Return the time at which the body of a run starts: a retry starts when the run did that it retries. */
-function startOf(claimed) {
-  const first = claimed.beginning === undefined ? null : JSON.parse(claimed.beginning)[0];
-  return first ?? claimed.started_at ?? claimed.created_at ?? 0;
-}
-
-/** Return the program of a routed step: a body that calls it, with the limits that its caller has set. */
-export function stepProgram(definition, claimed) {
-  const { retry, timeout } = readLimits(claimed.retry);
-  const here = { ...definition, queue: undefined, retry: retry ?? definition.retry, timeout: timeout ?? definition.timeout };
-  return { name: definition.name, fn: (input, ctx) => ctx.step(here, input), retry: undefined, code: definition.code };
 }

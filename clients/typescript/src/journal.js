@@ -38,10 +38,10 @@ export class Journal {
 
   /**
    * Write records, a move of the run, and runs to start, all or nothing; then call `then` with the outcome.
-   * The first commit after a crash says that the run got on, so that the crash counts no more.
+   * The first commit after a crash says that the run got on, so that the crash counts no more; one of the time does not.
    */
   write({ records = [], move, starts = [] }, then) {
-    if (this.#crashes > 0 && move === undefined) {
+    if (this.#crashes > 0 && move === undefined && records[0]?.kind !== 'clock') {
       move = { state: 'running' };
       this.#crashes = 0;
     }

@@ -67,6 +67,11 @@ export class Replay {
     return this.#naming.branch(parent);
   }
 
+  /** The position that `takePosition` returns next. */
+  get nextPosition() {
+    return this.#taken + 1;
+  }
+
   /** Return the position for the next record that closes a call; each is used in turn. */
   takePosition() {
     this.#taken += 1;

@@ -3,11 +3,12 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 
+import { stepProgram } from './asking.js';
 import { encode, encodeError } from './codec.js';
 import { Connection, Disconnected } from './connection.js';
 import { SECOND } from './durations.js';
 import { Divergence } from './errors.js';
-import { Execution, stepProgram } from './execution.js';
+import { Execution } from './execution.js';
 import { LeaseRenewer } from './renewer.js';
 
 const SDK = 'onward-node/0.1.0';
@@ -64,6 +65,7 @@ export class Session {
       log: this.log,
     });
     this.now = () => this.connection.now();
+    this.latest = () => this.connection.latest();
     this.#finish = new Promise((resolve) => {
       this.#end = resolve;
     });

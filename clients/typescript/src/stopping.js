@@ -11,6 +11,11 @@ export function readStop(message) {
   return { why: message.name || 'operator', grace };
 }
 
+/** Return until when the cleanup of a cancelled body may take, if a worker has the run all the time. */
+export function graceEnds(record) {
+  return record.at + decode(record.payload).grace;
+}
+
 /** Return the last move of a run that was told to stop. */
 export function stopMove({ why }) {
   return { state: why === 'deadline' ? 'timed_out' : 'cancelled', reason: why };

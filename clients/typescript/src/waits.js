@@ -53,3 +53,29 @@ export class Waits {
     return [...this.#calls.values()][Symbol.iterator]();
   }
 }
+
+/**
+ * Signals that were recorded for a wait which was abandoned before it was handed them: no signal is lost, the next wait
+ * of that name has it.
+ */
+export class UnclaimedSignals {
+  #records = [];
+
+  /** Keep a record that no call waits for, if it is a signal. */
+  add(record) {
+    if (record.kind === 'signal' && record.state === 'succeeded') this.#records.push(record);
+  }
+
+  /** Return the first of these signals that one of the calls waits for, with that call. */
+  take(calls) {
+    if (this.#records.length === 0) return undefined;
+    const waits = [...calls].filter((call) => call instanceof SignalCall);
+    for (const [at, record] of this.#records.entries()) {
+      const call = waits.find((each) => each.name === record.name);
+      if (call === undefined) continue;
+      this.#records.splice(at, 1);
+      return { call, record };
+    }
+    return undefined;
+  }
+}

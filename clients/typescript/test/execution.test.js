@@ -25,9 +25,10 @@ class Host {
   requests = [];
   steps = new Map();
   workflows = new Map();
-  #at = 1_000_000;
+  #at;
 
-  constructor(claimed = {}) {
+  constructor(claimed = {}, at = 1_000_000) {
+    this.#at = at;
     this.claimed = { uid: 'r', id: 'r', fence: 1, kind: 'workflow', name: 'w', queue: 'node', input: encode({}), ...claimed };
     this.connection = {
       commit: async (commit) => {
@@ -46,6 +47,10 @@ class Host {
   }
 
   now() {
+    return this.#at;
+  }
+
+  latest() {
     return this.#at;
   }
 

@@ -67,6 +67,8 @@ class PlayedRun:
     moves: list[Any] = field(default_factory=list)
     commits: list[Any] = field(default_factory=list)
     progress: bytes | None = None
+    ready_at: int | None = None
+    """Since when no worker has it; None: since it is claimed."""
     must_clear_crashes: bool = False
 
     @property
@@ -184,7 +186,7 @@ class ScriptedEngine:
             input=run.input,
             args_hash=fingerprint(encode(json.loads(run.input[5:]))),
             claimed_at=self.tick(),
-            ready_at=self.now,
+            ready_at=run.ready_at or self.now,
         )
         for name in ("retry", "parent", "parent_identity"):
             if getattr(run, name) is not None:
@@ -231,6 +233,8 @@ class ScriptedEngine:
         return "done"
 
     def _check_crashes(self, run: PlayedRun, commit: Any) -> None:
+        if [record.kind for record in commit.records] == [RecordKind.CLOCK]:
+            return  # it is no progress
         if run.must_clear_crashes and not commit.HasField("move"):
             raise RuleBroken(
                 "crashes", f"the first commit of {run.name} does not reset its crash count"
@@ -257,6 +261,8 @@ class ScriptedEngine:
                 raise RuleBroken("positions", fact)
             run.seq = record.seq
         self._check_content(record, what)
+        if record.kind == RecordKind.CLOCK:
+            _check_clock(record, what)
         self._check_open(commit, record, what)
         run.records[record.identity, record.attempt] = self._row(run, record)
 
@@ -374,3 +380,10 @@ class ScriptedEngine:
         is_stopping = bool(run.of_kind(RecordKind.CANCEL))
         if due is not None and not is_stopping and (not move.HasField("due") or move.due != due):
             raise RuleBroken("park-due", f"{what} is due at {move.due}, but its waits at {due}")
+
+
+def _check_clock(record: Any, what: str) -> None:
+    kept = unpacked(record.payload, what)
+    is_start = isinstance(kept, dict) and {"since", "is_replayed"} <= kept.keys()
+    if record.identity != f"=clock.{record.seq}" or not is_start:
+        raise RuleBroken("clock-records", f"{what} has position {record.seq}, payload {kept!r}")

@@ -33,6 +33,7 @@ RULES = {
     "signals": (
         "A signal ends the oldest wait for its name, once. The record contains the message number."
     ),
+    "clock-records": "A wait or a cleanup whose worker is late counts from a clock record.",
     "timeouts": "A wait that gets no message in time ends as `timed_out`.",
     "children": "The commit that records a child as open also starts it, and names its parent.",
     "child-ends": "The message about a child's end closes the call, with a result or an error.",

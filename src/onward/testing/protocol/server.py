@@ -400,6 +400,11 @@ class ScriptedServer:
 
     def _on_messages(self, stream: PlayedStream, request: Any, kind: str, wanted: Any) -> None:
         rows = [row for row in self.engine.runs[wanted.run].inbox if row.seq in wanted.seqs]
+        if self.faults.in_parts:
+            for row in rows:
+                part = messages.MessagesReply(messages=[row])
+                self._answer(stream, request, kind, part, more=True)
+            rows = []
         self._answer(stream, request, kind, messages.MessagesReply(messages=rows))
 
     def _on_count_messages(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.core.replay import RecordKind
+from onward.core.instant import SECOND
+from onward.core.replay import CANCEL_IDENTITY, RecordKind, RecordState
 from onward.core.run import RunState
-from onward.testing.protocol.engine import packed
+from onward.testing.protocol.engine import packed, unpacked
 from onward.testing.protocol.scenarios.parts import by_name, is_running, knows_sum
+from onward.testing.protocol.server import REFUSED
 from onward.wire.messages import messages
 
 if TYPE_CHECKING:
@@ -44,6 +46,39 @@ def _check_cancelled(world: World, run: PlayedRun, seq: int) -> None:
     world.expect("cancel", cancel.message == seq, f"its record has {cancel.message}")
     cleanup = [row for row in run.of_kind(RecordKind.STEP) if row.name == "add"]
     world.expect("cancel", cleanup and cleanup[0].seq > cancel.seq, "no cleanup was recorded")
+
+
+async def a_cleanup_after_an_outage(world: World) -> None:
+    world.knows("add", a=1, b=1)
+    run = await world.parked(world.start("undo"))
+    now = world.engine.tick()
+    world.engine.take_away(run)
+    run.created_at -= 60 * SECOND
+    for row in run.history:
+        row.opened_at -= 60 * SECOND
+    run.ready_at = now - 7 * SECOND  # its last worker died a second after the cancel
+    cancel = messages.RecordRow(
+        run=run.uid,
+        identity=CANCEL_IDENTITY,
+        attempt=1,
+        seq=1,
+        kind=RecordKind.CANCEL,
+        name="cancel",
+        state=RecordState.SUCCEEDED,
+        message=1,
+        payload=packed({"why": "operator", "grace": 5 * SECOND}),
+        opened_at=now - 8 * SECOND,
+        closed_at=now - 8 * SECOND,
+    )
+    run.records[CANCEL_IDENTITY, 1] = cancel
+    run.seq = 1
+    message = world.engine.send(run, "cancel", "operator", packed(5 * SECOND))
+    await world.over(run, "cancel")
+    _check_cancelled(world, run, message.seq)
+    clock = world.only("clock-records", run.of_kind(RecordKind.CLOCK), "clock records")
+    kept = unpacked(clock.payload, "the clock record")
+    is_right = clock.seq == 2 and kept == {"since": run.ready_at, "is_replayed": True}
+    world.expect("clock-records", is_right, f"position {clock.seq}, payload {kept!r}")
 
 
 async def a_cancel_before_the_run(world: World) -> None:
@@ -115,6 +150,30 @@ async def a_refused_commit(world: World) -> None:
         world.expect("refused", is_right, f"it is {run.state}, {run.reason}")
 
 
+async def a_refused_frame(world: World) -> None:
+    knows_sum(world, 1, 2)
+    world.server.faults.problems = {"commits": [REFUSED]}
+    run = world.start("sum", {"numbers": [1, 2]})
+    await world.until(
+        lambda: run.is_over or (run.worker is None and run.fence > 0),
+        "refused",
+        f"the run is {run.state}",
+    )
+    if run.is_over:
+        is_right = run.state == RunState.FAILED and run.reason == "internal"
+        world.expect("refused", is_right, f"it is {run.state}, {run.reason}")
+
+
+async def a_frame_refused_for_now(world: World) -> None:
+    knows_sum(world, 1, 2)
+    problem = messages.Problem(
+        code="unavailable", message="busy", is_retryable=True, retry_after_ms=50
+    )
+    world.server.faults.problems = {"commits": [problem]}
+    run = await world.over(world.start("sum", {"numbers": [1, 2]}), "problems")
+    world.expect("problems", run.result() == 3, f"the result is {run.result()!r}")
+
+
 async def a_problem(world: World) -> None:
     problem = messages.Problem(
         code="unavailable", message="busy", is_retryable=True, retry_after_ms=50
@@ -150,11 +209,14 @@ async def many_commits(world: World) -> None:
 STOPS = by_name(
     a_cancel,
     a_cancel_in_motion,
+    a_cleanup_after_an_outage,
     a_cancel_before_the_run,
     a_deadline,
     a_pause,
     a_forced_end,
     a_refused_commit,
+    a_refused_frame,
+    a_frame_refused_for_now,
     a_problem,
     many_commits,
 )

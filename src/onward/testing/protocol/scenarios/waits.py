@@ -69,6 +69,16 @@ async def a_large_message(world: World) -> None:
     world.expect("signals", run.result() == "large", f"the result is {run.result()!r}")
 
 
+async def large_messages_in_parts(world: World) -> None:
+    world.server.faults.omits_payloads = world.server.faults.in_parts = True
+    run = world.engine.start("approval", {}, state="later")
+    world.engine.send(run, "signal", "other", packed("no"))
+    world.engine.send(run, "signal", "approval", packed("large"))
+    world.engine.release(run)
+    await world.over(run, "parts")
+    world.expect("parts", run.result() == "large", f"the result is {run.result()!r}")
+
+
 async def a_message_while_it_parks(world: World) -> None:
     engine = world.engine
     knows_sum(world, 1)
@@ -97,6 +107,26 @@ async def a_timeout(world: World) -> None:
     world.expect("timeouts", run.result() == "timed out", f"it ended with {run.result()!r}")
     ended = [row for row in run.closed if row.kind in (RecordKind.SIGNAL, RecordKind.TIMER)]
     world.only("timeouts", ended, "waits that ended")
+
+
+async def a_timeout_after_an_outage(world: World) -> None:
+    run = world.start("patient", {"seconds": 1}, state="later")
+    run.created_at -= 3600 * SECOND
+    run.fence = 1  # its worker was lost before it wrote anything
+    world.engine.release(run)
+    await world.parked(run)
+    clock = world.only("clock-records", run.of_kind(RecordKind.CLOCK), "clock records")
+    kept = unpacked(clock.payload, "the clock record")
+    is_right = kept == {"since": run.created_at, "is_replayed": True}
+    world.expect("clock-records", is_right, f"its payload is {kept!r}")
+    wait = run.history[-1]
+    length = wait.due - clock.closed_at
+    is_right = length == SECOND
+    world.expect("clock-records", is_right, f"the wait ends {length} µs after the clock record")
+    await world.due(run)
+    await world.over(run, "timeouts")
+    world.expect("timeouts", run.result() == "timed out", f"it ended with {run.result()!r}")
+    world.only("clock-records", run.of_kind(RecordKind.CLOCK), "clock records")
 
 
 async def a_child(world: World) -> None:
@@ -148,9 +178,11 @@ WAITS = by_name(
     a_signal,
     a_signal_before_the_run,
     a_large_message,
+    large_messages_in_parts,
     a_message_while_it_parks,
     news,
     a_timeout,
+    a_timeout_after_an_outage,
     a_child,
     a_child_that_fails,
     a_step_elsewhere,
