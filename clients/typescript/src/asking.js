@@ -1,7 +1,7 @@
 // Makes the calls of a workflow: from what its code passes to what history keeps.
 
 import { ChildCall, StepCall } from './calls.js';
-import { encode, fingerprint } from './codec.js';
+import { TAG, encode, fingerprint } from './codec.js';
 import { MINUTE } from './durations.js';
 import { BadInput } from './errors.js';
 import { checkName } from './identity.js';
@@ -21,7 +21,7 @@ export function stepCall(execution, step, input, options) {
   }
   const retry = definition.retry ?? program.retry ?? STEPS;
   const limits = { retry, timeout: definition.timeout ?? STEP_TIMEOUT };
-  return new StepCall(definition, encode(input, `the input of step '${name}'`), fingerprint(input), limits);
+  return new StepCall(definition, encodeArguments(input, `the input of step '${name}'`), fingerprint(input), limits);
 }
 
 function routedCall(execution, name, input, queue, definition) {
@@ -47,7 +47,17 @@ export function childCall(execution, workflow, input, options) {
 function newRun(execution, name, kind, input, queue) {
   const { priority = 0 } = execution.claimed;
   checkName(queue, `the queue of ${name}`);
-  return { name, kind, queue, priority, input: encode(input, `the input of ${name}`), args_hash: fingerprint(input) };
+  return { name, kind, queue, priority, input: encodeArguments(input, `the input of ${name}`), args_hash: fingerprint(input) };
+}
+
+/** Return the arguments of a call as a payload: an object, keyed by parameter name. */
+function encodeArguments(input, what) {
+  const payload = encode(input, what);
+  if (payload[TAG.length] !== 0x7b) {
+    const given = input === null ? 'null' : Array.isArray(input) ? 'an array' : `of type ${typeof input}`;
+    throw new BadInput(what, `is ${given}`, 'Pass an object that is keyed by parameter name.');
+  }
+  return payload;
 }
 
 /** Return the call to wait for: a step that older code has sent elsewhere stays there. */

@@ -6,6 +6,14 @@ import { TimedOut } from './errors.js';
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
+/** The names of the steps in this process whose functions have not returned, one for each attempt. */
+const unfinished = new Map();
+
+/** Return the names of the steps whose functions have not returned, also of those that nothing waits for any more. */
+export function unfinishedSteps() {
+  return [...unfinished.values()];
+}
+
 /** The second argument of a step, after its input. */
 class StepContext {
   #attempt;
@@ -59,12 +67,15 @@ export function beginAttempt({ definition, input, run, attempt, timeout, report 
       resolve({ error, took: took() });
     }, Math.min(timeout / 1000, MAX_TIMER_MS));
   });
+  unfinished.set(controller, definition.name);
   const work = (async () => {
     try {
       const result = await definition.fn(input, context);
       return { payload: encode(result, `the result of step '${definition.name}'`), took: took() };
     } catch (error) {
       return { error: error ?? new Error('the step threw null or undefined'), took: took() };
+    } finally {
+      unfinished.delete(controller);
     }
   })();
   const outcome = Promise.race([work, limit]).finally(() => clearTimeout(timer));

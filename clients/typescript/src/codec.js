@@ -5,7 +5,7 @@ import { HALF, Unencodable, Unreadable, errorFromJson, errorToJson } from './err
 
 export const MAX_PAYLOAD = 2 * 1024 * 1024;
 
-const TAG = 'json:';
+export const TAG = 'json:';
 
 function refused(what, fact) {
   const advice = 'Pass plain data: null, booleans, finite numbers, strings, arrays or objects.';

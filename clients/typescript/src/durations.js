@@ -14,6 +14,8 @@ const UNITS = {
   d: 24 * 60 * MINUTE,
   w: 7 * 24 * 60 * MINUTE,
 };
+/** What Python and the server take of a length of time: a thousand years. */
+export const MAX_DURATION = 365_000 * UNITS.d;
 const PART = /(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)/y;
 
 /**
@@ -22,12 +24,19 @@ const PART = /(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)/y;
  * @returns {number}
  */
 export function microseconds(given) {
-  if (typeof given === 'number' && Number.isFinite(given) && given >= 0) return Math.round(given * SECOND);
-  const length = typeof given === 'string' ? parsed(given.trim()) : null;
+  const length = lengthOf(given);
   if (length === null) {
     throw new BadInput(`duration ${JSON.stringify(given)}`, 'is not valid', "Pass seconds, or a string such as '1h 30m'.");
   }
+  if (length > MAX_DURATION) {
+    throw new BadInput(`duration ${JSON.stringify(given)}`, 'is longer than a thousand years', 'Use a shorter one.');
+  }
   return length;
+}
+
+function lengthOf(given) {
+  if (typeof given === 'number') return Number.isFinite(given) && given >= 0 ? Math.round(given * SECOND) : null;
+  return typeof given === 'string' ? parsed(given.trim()) : null;
 }
 
 function parsed(text) {

@@ -8,9 +8,6 @@ import { readStop, stopMove } from './stopping.js';
 
 const NAME_BYTES = 200;
 
-/** A server takes no longer duration: 1,000 years. */
-const MAX_TOOK = 365_000 * 86_400_000_000;
-
 function clipped(text) {
   return Buffer.from(text).subarray(0, NAME_BYTES).toString().replace(/\ufffd$/, '');
 }
@@ -30,7 +27,7 @@ export class Leaving {
     execution.stop();
     const opened = [...waits].filter((call) => !call.isKept && call.attempt === 1);
     const { journal } = execution;
-    const records = opened.map((call) => journal.row(call, 'open', undefined, { due: call.due, took: Math.min(call.lasts, MAX_TOOK) }));
+    const records = opened.map((call) => journal.row(call, 'open', undefined, { due: call.due, took: call.lasts }));
     const written = { ...move, seq: execution.replay.last };
     journal.write({ records, move: written }, ({ fate }) => {
       if (execution.isGone) return;

@@ -1,11 +1,15 @@
 // The worker: what it offers, and its sessions, one after the other.
 
+import { unfinishedSteps } from './attempt.js';
 import { checkName, digest } from './identity.js';
 import { microseconds } from './durations.js';
 import { BadInput, wasHandedOver } from './errors.js';
 import { policyOf } from './retry.js';
 import { Session } from './session.js';
 import { readAccess, readUrl } from './wire.js';
+
+/** How long code that follows the end of a worker has if a step still runs. */
+const EXIT_MS = 2000;
 
 function definition(what, name, fn, options) {
   if (typeof name !== 'string' || name === '' || Buffer.byteLength(name) > 500) {
@@ -98,7 +102,11 @@ export class Worker {
    * under a new id: other workers continue the runs.
    */
   async run({ handleSignals = true, onReady = () => {} } = {}) {
-    const stop = (signal) => this.stop(signal);
+    let stoppedBy;
+    const stop = (signal) => {
+      stoppedBy = signal;
+      this.stop(signal);
+    };
     if (handleSignals) for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, stop);
     guard();
     try {
@@ -113,7 +121,19 @@ export class Worker {
     } finally {
       unguard();
       if (handleSignals) for (const signal of ['SIGTERM', 'SIGINT']) process.off(signal, stop);
+      if (stoppedBy !== undefined) this.#exitSoon(stoppedBy);
     }
+  }
+
+  /** Let no step that ignores its signal keep the process alive; other code has time to come to its end. */
+  #exitSoon(signal) {
+    const exit = () => {
+      const steps = unfinishedSteps();
+      if (steps.length === 0 || process.listenerCount(signal) > 0) return; // code of others ends the process
+      this.#options.log('worker.exits', { unfinished: steps.join(', ') });
+      process.exit();
+    };
+    setTimeout(exit, EXIT_MS).unref();
   }
 
   /** Claim no more runs, wait for running steps, release the remaining runs, and leave. */

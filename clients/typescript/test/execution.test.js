@@ -303,3 +303,33 @@ test('a value of a format that this version cannot read pauses the run, as newer
     assert.match(decodeError(move.error).message, /cannot be read: its codec tag is "zstd"/);
   }
 });
+
+test('arguments that are no object raise an error where they are passed', async () => {
+  const local = step('local', () => 1);
+  const calls = [
+    (ctx, input) => ctx.child('c', input),
+    (ctx, input) => ctx.step('s', input, { queue: 'q' }),
+    (ctx, input) => ctx.step(local, input),
+  ];
+  for (const input of [[1], 'a', 1, true, null, new Date(0)]) {
+    for (const call of calls) {
+      const host = new Host();
+      const move = await host.run(async (_, ctx) => call(ctx, input));
+      assert.deepEqual([move.state, move.error_type], ['failed', 'onward.errors.BadInput'], `${call} ${JSON.stringify(input)}`);
+    }
+  }
+});
+
+test('a length of time of more than a thousand years raises an error where it is passed', async () => {
+  const calls = [
+    (ctx) => ctx.sleep(1e13),
+    (ctx) => ctx.sleep('400000d'),
+    (ctx) => ctx.signal('s', { timeout: 1e13 }),
+  ];
+  for (const call of calls) {
+    const move = await new Host().run(async (_, ctx) => call(ctx));
+    assert.deepEqual([move.state, move.error_type], ['failed', 'onward.errors.BadInput'], `${call}`);
+  }
+  assert.throws(() => step('s', () => 1, { timeout: 1e13 }), BadInput);
+  assert.equal((await new Host().run((_, ctx) => ctx.sleep('365000d'))).state, 'waiting');
+});
