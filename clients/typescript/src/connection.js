@@ -3,9 +3,11 @@
 
 import { DatabaseTime, steady } from './database_time.js';
 import { Problem, Refused } from './errors.js';
-import { connect } from './wire.js';
+import { MAX_SEND, connect } from './wire.js';
 
 const FRAME_BYTES = 3 * 1024 * 1024;
+/** What a field takes beside its content, or a number with its name. */
+const ROW_BYTES = 12;
 const UNANSWERED_BYTES = 16 * 1024 * 1024;
 const DEFAULT_COMMITS = 1000;
 const PING_MS = 10_000;
@@ -85,6 +87,11 @@ export class Connection {
   request(kind, body) {
     return new Promise((resolve, reject) => {
       const request = { id: this.#nextId++, kind, body, resolve, reject, parts: [], sentAt: 0 };
+      const size = sizeOf(body);
+      if (size > MAX_SEND) {
+        reject(tooLarge(`the request '${kind}'`, size));
+        return;
+      }
       if (kind === 'claim' && !this.#isReady) {
         reject(new Disconnected());
         return;
@@ -97,7 +104,11 @@ export class Connection {
   /** Write a commit, in one frame with others; return its outcome: `{fate, at}`. */
   commit(commit) {
     return new Promise((resolve, reject) => {
-      const entry = { commit: { ...commit, no: this.#nextNo++ }, size: sizeOf(commit), resolve, reject, sentAt: 0 };
+      const entry = { commit: { ...commit, no: this.#nextNo++ }, size: sizeOf(commit), resolve, reject, frame: 0, sentAt: 0 };
+      if (entry.size > MAX_SEND) {
+        resolve({ fate: 'failed', at: 0, problem: tooLarge('a commit', entry.size) }); // no stream could carry it
+        return;
+      }
       this.#queue.push(entry);
       this.#flushSoon();
     });
@@ -181,7 +192,8 @@ export class Connection {
   #tryAgain(error) {
     this.#logOutage(reasonOf(error));
     this.#tries += 1;
-    const delay = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** (this.#tries - 1)) * (1 + Math.random() / 2);
+    const backoff = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** (this.#tries - 1)) * (1 + Math.random() / 2);
+    const delay = Math.max(backoff, error.retryAfterMs ?? 0);
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#connect(), delay);
   }
@@ -260,7 +272,10 @@ export class Connection {
 
   #onAnswer(response, kind, body) {
     const request = this.#requests.get(response.id);
-    if (request === undefined) return; // answered before, on this stream or an earlier one
+    if (request === undefined) {
+      if (kind === 'problem') this.#onRefusedFrame(response.id, new Problem(body));
+      return; // answered before, on this stream or an earlier one
+    }
     if (kind === 'problem') {
       this.#requests.delete(response.id);
       this.#onProblem(request, new Problem(body));
@@ -283,6 +298,16 @@ export class Connection {
       this.#requests.set(request.id, request);
       if (this.#isReady) this.#send(request);
     }, problem.retryAfterMs || FIRST_DELAY_MS);
+  }
+
+  /** Fail the commits of a frame that the server did not take; to repeat them in their order takes a new stream. */
+  #onRefusedFrame(id, problem) {
+    if (id === 0) this.#hooks.log('worker.problem', { code: problem.code, error: problem.message });
+    const commits = [...this.#sent].filter(([, entry]) => entry.frame === id).map(([no]) => no);
+    if (commits.length === 0) return;
+    if (problem.isRetryable) this.#onBroken(this.#stream, problem);
+    else for (const no of commits) this.#settle(no, { fate: 'failed', at: 0, problem });
+    this.#flushSoon();
   }
 
   #onOutcomes(reply, at) {
@@ -317,12 +342,14 @@ export class Connection {
   #flush() {
     while (this.#isReady && this.#queue.length > 0) {
       const commits = [];
+      const id = this.#nextId++;
       let bytes = 0;
       while (this.#queue.length > 0 && bytes < FRAME_BYTES && this.#sent.size < this.#maxCommits) {
         const entry = this.#queue[0];
         const isTooMuch = this.#sentBytes + entry.size > UNANSWERED_BYTES && this.#sent.size > 0;
         if (isTooMuch || (bytes > 0 && bytes + entry.size > FRAME_BYTES)) break;
         this.#queue.shift();
+        entry.frame = id;
         entry.sentAt = steady();
         this.#sent.set(entry.commit.no, entry);
         this.#sentBytes += entry.size;
@@ -330,7 +357,7 @@ export class Connection {
         commits.push(entry.commit);
       }
       if (commits.length === 0) return;
-      this.#stream.write({ id: this.#nextId++, commits: { commits } });
+      this.#stream.write({ id, commits: { commits } });
     }
   }
 }
@@ -364,9 +391,18 @@ function joined(parts) {
   return first;
 }
 
-function sizeOf(commit) {
-  let size = 100;
-  for (const record of commit.records ?? []) size += 200 + (record.payload?.length ?? 0) + (record.error?.length ?? 0);
-  for (const start of commit.starts ?? []) size += 200 + start.input.length;
-  return size + (commit.move?.result?.length ?? 0) + (commit.move?.error?.length ?? 0);
+/** Return how many bytes a message takes on the wire, or a little more. */
+function sizeOf(part) {
+  if (typeof part === 'string') return Buffer.byteLength(part) + ROW_BYTES;
+  if (ArrayBuffer.isView(part)) return part.byteLength + ROW_BYTES;
+  if (part === null || typeof part !== 'object') return ROW_BYTES;
+  let size = ROW_BYTES;
+  if (Array.isArray(part)) for (const each of part) size += sizeOf(each);
+  else for (const [name, value] of Object.entries(part)) if (value !== undefined) size += 3 * name.length + sizeOf(value);
+  return size;
+}
+
+function tooLarge(what, size) {
+  const message = `${what} is ${size} bytes large; the limit is ${MAX_SEND}. Keep the data elsewhere and pass a reference to it.`;
+  return new Problem({ code: 'payload_too_large', message });
 }

@@ -12,7 +12,11 @@ import { BadInput } from './errors.js';
 
 const ROOT = fileURLToPath(new URL('../proto', import.meta.url));
 const PORT = 7170;
+const MAX_RECEIVE = 64 * 1024 * 1024;
+/** What a server takes of one message. */
 const MAX_MESSAGE = 16 * 1024 * 1024;
+/** What one commit or request may take of it. */
+export const MAX_SEND = MAX_MESSAGE - 1024;
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[?::1\]?)$/;
 const FILES = ['ca', 'cert'];
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^]*?-----END CERTIFICATE-----/g;
@@ -143,7 +147,7 @@ export function connect(address, { key, namespace }, nth) {
   const target = address.addresses[nth % address.addresses.length];
   const credentials = credentialsOf(address, target.replace(/:\d+$/, '').replace(/^\[|\]$/g, ''));
   const client = new (workersClient())(target, credentials, {
-    'grpc.max_receive_message_length': MAX_MESSAGE,
+    'grpc.max_receive_message_length': MAX_RECEIVE,
     'grpc.max_send_message_length': MAX_MESSAGE,
     // Channels to one address would share a connection otherwise, and a renewal would wait behind a full stream.
     'grpc.use_local_subchannel_pool': 1,

@@ -1,4 +1,8 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
 
@@ -176,4 +180,130 @@ test('a slot that becomes free during an audit is used', async (t) => {
     await running;
   });
   await until(() => claims === 2, 'a second claim');
+});
+
+const REFUSED = { code: 'bad_input', message: 'the frame has too many commits' };
+
+test('a problem with the id of a frame fails the commits of that frame', { timeout: 10_000 }, async (t) => {
+  let isFirst = true;
+  const url = await serve(t, ({ id, request, commits }, stream) => {
+    if (request === 'hello') stream.write({ id, at: 1, hello: WELCOME });
+    if (request !== 'commits') return;
+    if (isFirst) stream.write({ id, problem: REFUSED });
+    else stream.write({ at: 2, commits: { done: commits.commits.map(({ no }) => no) } });
+    isFirst = false;
+  });
+  const connection = connectionTo(t, url);
+  await connection.open();
+  const outcomes = await Promise.all([connection.commit({ run: 'a', fence: 1 }), connection.commit({ run: 'b', fence: 1 })]);
+  assert.deepEqual(outcomes.map(({ fate, problem }) => [fate, problem.code]), [['failed', 'bad_input'], ['failed', 'bad_input']]);
+  assert.equal((await connection.commit({ run: 'a', fence: 1 })).fate, 'done');
+});
+
+test('a frame that is refused for now is sent again in its order, on a new stream', { timeout: 10_000 }, async (t) => {
+  const runs = [];
+  const url = await serve(t, ({ id, request, commits }, stream, nth) => {
+    if (request === 'hello') stream.write({ id, at: 1, hello: WELCOME });
+    if (request !== 'commits') return;
+    if (nth === 1) stream.write({ id, problem: { code: 'unavailable', message: 'busy', is_retryable: true } });
+    else {
+      runs.push(...commits.commits.map(({ run }) => run));
+      stream.write({ at: 2, commits: { done: commits.commits.map(({ no }) => no) } });
+    }
+  });
+  const connection = connectionTo(t, url);
+  await connection.open();
+  const outcomes = await Promise.all([connection.commit({ run: 'a', fence: 1 }), connection.commit({ run: 'b', fence: 1 })]);
+  assert.deepEqual([runs, outcomes.map(({ fate }) => fate)], [['a', 'b'], ['done', 'done']]);
+});
+
+test('a problem without a request is logged', async (t) => {
+  const url = await serve(t, ({ id }, stream) => {
+    stream.write({ id, at: 1, hello: WELCOME });
+    stream.write({ id: 0, problem: { code: 'internal', message: 'a frame cannot be read' } });
+  });
+  const events = [];
+  await connectionTo(t, url, events).open();
+  await until(() => events.length > 0, 'an event');
+  assert.deepEqual(events, [{ event: 'worker.problem', code: 'internal', error: 'a frame cannot be read' }]);
+});
+
+test('a commit or request that no message can carry fails alone', { timeout: 10_000 }, async (t) => {
+  let streams = 0;
+  const url = await serve(t, ({ id, request, commits }, stream, nth) => {
+    streams = nth;
+    if (request === 'hello') stream.write({ id, at: 1, hello: WELCOME });
+    if (request === 'commits') stream.write({ at: 2, commits: { done: commits.commits.map(({ no }) => no) } });
+    if (request === 'audit') stream.write({ id, at: 2, audit: {} });
+  });
+  const connection = connectionTo(t, url);
+  await connection.open();
+  const large = Buffer.alloc(17 * 1024 * 1024);
+  const waits = Array.from({ length: 300_000 }, (_, nth) => ({ identity: `:sleep#${nth}`, kind: 'timer', name: 'sleep', state: 'open' }));
+  const given = [
+    { run: 'a', fence: 1, move: { state: 'failed', error: large } },
+    { run: 'b', fence: 1, move: { state: 'running' } },
+    { run: 'c', fence: 1, records: waits },
+  ];
+  const outcomes = await Promise.all(given.map((commit) => connection.commit(commit)));
+  assert.deepEqual(outcomes.map(({ fate }) => fate), ['failed', 'done', 'failed']);
+  assert.equal(outcomes[0].problem.code, 'payload_too_large');
+  const refused = await connection.request('retry', { end: { state: 'failed', error: large } }).catch((error) => error);
+  assert.equal(refused.code, 'payload_too_large');
+  await connection.request('audit', { known: [] });
+  assert.equal(streams, 1);
+});
+
+test('an answer of more than 16 MiB is read, and its parts are joined', async (t) => {
+  const payload = Buffer.alloc(12 * 1024 * 1024);
+  const part = (seq) => ({ messages: [{ run: 'r', seq, payload }, { run: 'r', seq: seq + 1, payload }] });
+  const url = await serve(t, ({ id, request }, stream) => {
+    if (request === 'hello') stream.write({ id, at: 1, hello: WELCOME });
+    if (request !== 'messages') return;
+    stream.write({ id, more: true, messages: part(1) });
+    stream.write({ id, messages: part(3) });
+  });
+  const connection = connectionTo(t, url);
+  await connection.open();
+  const answer = await Promise.race([
+    connection.request('messages', { run: 'r', seqs: [1, 2, 3, 4] }),
+    new Promise((resolve) => setTimeout(resolve, 5000, { messages: [] })),
+  ]);
+  assert.deepEqual(answer.messages.map(({ seq, payload: { length } }) => [seq, length]), [1, 2, 3, 4].map((seq) => [seq, payload.length]));
+});
+
+test('a step that ignores its signal does not keep a worker alive that was told to end', async (t) => {
+  const run = { uid: 'u1', id: 'r1', name: 'step stubborn', kind: 'step', fence: 1, input: Buffer.from('json:{}') };
+  let isClaimed = false;
+  const url = await serve(t, ({ id, request, commits }, stream) => {
+    if (request === 'hello') stream.write({ id, at: 1, hello: WELCOME });
+    else if (request === 'claim' && !isClaimed) stream.write({ id, at: 1, claim: { runs: [run] } });
+    else if (request === 'commits') stream.write({ at: 1, commits: { done: commits.commits.map(({ no }) => no) } });
+    else if (request === 'leave' || request === 'report_draining') stream.write({ id, at: 1, [request]: {} });
+    isClaimed ||= request === 'claim';
+  });
+  const source = `
+    import { Worker, step } from ${JSON.stringify(new URL('../src/index.js', import.meta.url))};
+    const stubborn = step('stubborn', () => new Promise(() => {
+      setInterval(() => {}, 1000);
+      console.log('begun');
+    }));
+    await new Worker(${JSON.stringify(url)}, { steps: [stubborn], drain: '10ms' }).run();
+    console.log('cleaned up');
+  `;
+  const file = join(mkdtempSync(join(tmpdir(), 'onward-')), 'worker.mjs');
+  writeFileSync(file, source);
+  const child = spawn('node', [file]);
+  t.after(() => child.kill('SIGKILL'));
+  let said = '';
+  child.stdout.on('data', (data) => {
+    said += data;
+    if (String(data).includes('begun')) child.kill('SIGTERM');
+  });
+  child.stderr.on('data', (data) => (said += data));
+  let status;
+  child.on('exit', (code) => (status = code));
+  await until(() => status !== undefined, 'the process ends');
+  assert.equal(status, 0, said);
+  assert.match(said, /cleaned up\n[^]*worker\.exits: .*unfinished="stubborn"/);
 });
