@@ -10,7 +10,14 @@ import pytest
 from onward.testing.protocol import play
 
 # Every scenario starts a worker; `python -m onward.testing.protocol` plays the others too.
-SOME = ["a_takeover", "a_replay", "a_broken_stream", "a_message_while_it_parks", "a_lost_lease"]
+SOME = [
+    "a_takeover",
+    "a_replay",
+    "a_broken_stream",
+    "a_message_while_it_parks",
+    "a_lost_lease",
+    "large_messages_in_parts",
+]
 
 
 def test_the_python_worker_keeps_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
