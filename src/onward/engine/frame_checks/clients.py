@@ -209,7 +209,9 @@ def _check_values(name: str, value: Any, payload_bytes: int) -> None:
             continue
         if isinstance(each, str):
             if len(each) > payload_bytes:
-                raise PayloadTooLarge(f"a text of {name}", len(each), payload_bytes)
+                raise PayloadTooLarge(
+                    f"a string in the argument {name!r}", len(each), payload_bytes
+                )
         elif isinstance(each, int):
             if not -MAX_NUMBER <= each <= MAX_NUMBER:
                 raise BadInput(name, "contains a number that is too large", _CHECK)

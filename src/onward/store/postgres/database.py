@@ -245,7 +245,7 @@ class PostgresDatabase:
         """
         raise StoreUnusable(
             self.where,
-            "takes its time from the clock of the Postgres server",
+            "gets the time from the clock of the Postgres server",
             "Set the clock of that machine",
         )
 

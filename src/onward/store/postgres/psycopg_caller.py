@@ -65,6 +65,6 @@ def caller(connection: object, *, waits: bool) -> Caller | None:
         return None
     if not hasattr(psycopg, "RawCursor"):
         raise StoreUnusable(
-            f"psycopg {psycopg.__version__}", "is older than 3.2", "Install a newer one"
+            f"psycopg {psycopg.__version__}", "is older than 3.2", "Install a newer version"
         )
     return AsyncPsycopgCaller(connection) if waits else PsycopgCaller(connection)
