@@ -128,7 +128,7 @@ def test_the_clock_of_a_postgres_server_is_shown_and_cannot_be_reset(
     answer = ask("clock", "--reset", "--db", postgres_url)
 
     assert answer.status == 2
-    assert "takes its time from the clock of the Postgres server" in answer.err
+    assert "gets the time from the clock of the Postgres server" in answer.err
 
 
 def test_a_delayed_start_counts_from_now_when_told_to(ahead: str, ask: Ask) -> None:
