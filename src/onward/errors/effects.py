@@ -40,7 +40,7 @@ class EffectSkipped(UserError):
 
 @dataclass(eq=False, repr=False)
 class TooLate(UserError):
-    """The send window of an effect has closed, so the effect must no longer be sent.
+    """The send window of an effect has closed, so the effect may no longer be sent.
 
     Let this exception propagate.
     """
