@@ -65,7 +65,9 @@ async def _alone(test: Awaitable[None]) -> None:
 def _is_of_grpc(task: asyncio.Task[Any]) -> bool:
     """Return whether a task ends a call that is over, on either side: gRPC does not wait for it."""
     name = getattr(task.get_coro(), "__qualname__", "")
-    return name.startswith(("_AioCall.", "_schedule_rpc_coro"))
+    return name.startswith(("_AioCall.", "_schedule_rpc_coro")) or task.get_name().startswith(
+        "HandleExceptions["
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -209,7 +209,8 @@ FILLED: dict[str, tuple[str, ...]] = {
     "run_ends": RunEnd._fields,
     "history": RecordRow._fields,
     "look": InboxRow._fields,
-    "claim": ClaimedRun._fields,
+    "claim": (*ClaimedRun._fields, "is_cut"),
+    "claim_sized": (*ClaimedRun._fields, "is_cut"),
 }
 
 

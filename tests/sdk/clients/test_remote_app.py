@@ -173,12 +173,11 @@ async def test_a_bad_argument_of_one_caller_fails_no_signal_of_another(server_ur
         bad: Any = 3
         sent = await asyncio.gather(
             app.signal("w", "x", 1),
-            app.signal(bad, "x", 1),
+            app.signal("w", "x", 1, message_id=bad),
             app.signal("w", "y", 1),
             return_exceptions=True,
         )
         assert [type(each) for each in sent] == [type(None), BadInput, type(None)]
-        assert "the arguments of signal are not valid" in str(sent[1])
 
 
 @effect

@@ -206,7 +206,7 @@ async def test_a_retry_does_not_send_again_what_a_fork_of_a_child_has_sent(app: 
         run = await app.start(market, None)
         await fork_of_a_failed_child(app, run)
 
-        with pytest.raises(WouldResend, match="Fork this run from the child call"):
+        with pytest.raises(WouldResend, match="from its call to the child"):
             await app.retry(run.id)
 
         assert sent == ["Eve"]

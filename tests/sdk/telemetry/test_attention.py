@@ -103,7 +103,7 @@ async def test_a_run_that_fails_for_an_error_of_ours_calls_for_a_human(url: str)
 
     [told] = bell.told
     assert (told.run_id, told.why) == ("broken", "internal")
-    assert "refused a write" in told.message
+    assert "a write was refused" in told.message
 
 
 async def test_a_run_with_which_workers_vanish_calls_for_a_human(url: str) -> None:
@@ -189,7 +189,7 @@ async def test_a_callback_that_fails_harms_no_run_and_is_called_again(
     with a_log() as log:
         async with working(app, workflows=[breaks]):
             for run_id in ("one", "two"):
-                with pytest.raises(RunFailed, match="refused a write"):
+                with pytest.raises(RunFailed, match="a write was refused"):
                     await app.run(breaks.options(id=run_id))
 
     assert kept == ["one", "two"]

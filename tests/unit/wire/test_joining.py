@@ -34,6 +34,16 @@ async def test_a_join_whose_stream_breaks_is_sent_again() -> None:
     await world.network.close()
 
 
+async def test_a_hello_that_is_answered_by_a_frame_that_cannot_be_read_is_sent_again() -> None:
+    async with joined() as world:
+        world.stream.cut()
+        again = await world.network.opened()
+        await again.sent("hello")
+        again.put_bytes(b"\xff")
+        _, hello = await world.network.greeted()
+        assert hello.is_reconnect
+
+
 async def test_a_join_that_no_server_answers_is_unavailable_after_a_while() -> None:
     world = World(Beat())
     world.network.refusing = Unavailable("fake", "is away")

@@ -99,16 +99,6 @@ def a_run(uid: str) -> Any:
     return messages.ClaimedRun(uid=uid, id=uid, kind="workflow", name="work", fence=1)
 
 
-async def test_a_hello_that_is_answered_by_a_frame_that_cannot_be_read_is_sent_again() -> None:
-    async with joined() as world:
-        world.stream.cut()
-        again = await world.network.opened()
-        await again.sent("hello")
-        again.put_bytes(b"\xff")
-        _, hello = await world.network.greeted()
-        assert hello.is_reconnect
-
-
 # --- claims ---------------------------------------------------------------------------------------
 
 
