@@ -1,6 +1,6 @@
 """Seven workloads on both databases, for one source tree or for several side by side.
 
-    W1   many runs of ten steps each, all at once: steps a second
+    W1   many runs of ten steps each, all at once, after a few others: steps a second
     W2   one short run at a time, from its start to its result: milliseconds (median, 99th percent)
     W3   one run of many steps, one after the other: milliseconds a step
     W4   many runs without steps: starts a second while no worker is up, then runs a second with one
@@ -92,6 +92,8 @@ async def started(app: App, number: int) -> float:
 
 
 async def w1(app: App, runs: int = 1000) -> dict[str, float]:
+    async with app.worker():  # or W1 would also measure how connections are opened
+        await asyncio.gather(*(app.run(count, 3) for _ in range(50)))
     async with app.worker(slots=runs):
         began = time.perf_counter()
         handles = await asyncio.gather(*(app.start(count, STEPS) for _ in range(runs)))
