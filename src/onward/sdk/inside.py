@@ -212,7 +212,7 @@ class ChildRun(Generic[R]):
 async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
     """Start another run from within a workflow, without waiting for the run to end.
 
-    The new run continues when the run that started it ends, unless you set the option
+    The new run keeps running after the run that started it has ended, unless you set the option
     `cancel_with_parent=True`.
 
     Raises:

@@ -102,10 +102,11 @@ EVENTS: dict[str, LogEvent] = dict(
             "run.unretried",
             "run",
             _WARNING,
-            f"{_RUN} effects",
-            "the run was not retried, because the effects that it sent after the error may have"
-            " undone work that a retry would keep; if they did not, retry the run with: onward runs"
-            " retry --force",
+            f"{_RUN} reason effects",
+            "the run was not retried: if the reason is undone, it sent these effects because of its"
+            " error, and they may have undone work that a retry would keep; if it is forked, a fork"
+            " sent them, and a retry would send them again; to retry anyway: onward runs retry"
+            " --force",
         ),
         _event(
             "run.end_failed",

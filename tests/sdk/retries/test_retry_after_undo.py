@@ -90,7 +90,9 @@ async def test_a_run_that_has_undone_its_effects_is_not_retried_by_itself_and_sa
         assert (await run.info()).attempt == 1
     assert sent == ["charge", "refund"]
     told = [vars(record) for record in caplog.records]
-    [why] = [facts["effects"] for facts in told if facts["event"] == "run.unretried"]
+    [facts] = [facts for facts in told if facts["event"] == "run.unretried"]
+    assert facts["reason"] == "undone"
+    why = facts["effects"]
     assert "refund" in why
 
 

@@ -89,4 +89,6 @@ def _key(principal: Principal) -> str:
 
 def _limited(where: str, limits: BucketLimits, wait: Duration) -> RateLimited:
     fact = f"made more than {limits.rate:,} calls a second"
-    return RateLimited(where, fact, "Make fewer calls, or batch them", -(-wait // SECOND))
+    return RateLimited(
+        where, fact, "Make fewer calls, or spread them over time", -(-wait // SECOND)
+    )

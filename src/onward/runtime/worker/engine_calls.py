@@ -127,7 +127,8 @@ class EngineCalls:
     ) -> bool | None:
         followed = await self._engine.retry(self._owner(run), move, after, left)
         if followed.fate in ("undone", "forked"):
-            emit("run.unretried", scope_of(run, self._worker), effects=followed.why)
+            scope = scope_of(run, self._worker)
+            emit("run.unretried", scope, reason=followed.fate, effects=followed.why)
         return None if followed.fate in ("late", "undone", "forked") else _is_made(followed)
 
     def continue_run(
