@@ -174,3 +174,20 @@ async def test_a_start_that_the_engine_cannot_make_yet_is_made_later(
     monkeypatch.setattr(engine, "start", busy)
     assert await worked(engine, REGISTRY) == "rested"
     assert refusals == []
+
+
+@pytest.mark.parametrize("warm", [0, 100])
+async def test_a_child_that_ends_before_its_parent_knows_that_it_was_started_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch, warm: int
+) -> None:
+    engine, _ = a_parent("awaits", "named")
+    start, late = engine.start, [None, None]
+
+    async def unheard(*args: object) -> object:
+        """Start the child, and lose the answers until a while after it has ended."""
+        started = await start(*args)  # type: ignore[arg-type]
+        [child] = children_of(engine)
+        return started if child.is_over and not late else late.pop() if child.is_over else None
+
+    monkeypatch.setattr(engine, "start", unheard)
+    assert await worked(engine, REGISTRY, warm=warm) == "rested"

@@ -124,10 +124,11 @@ class ChildCall(Awaited):
         """Go on waiting for a child that was started before."""
         super().take_up(record)
         self.due = None  # an attempt that failed here was to be made again, but now it is elsewhere
-        self.started_by = self.started_by or self.identity
         if record.payload.payload is not None:
             kept = decode(unpack(record.payload.payload))
             self.child, self.is_reported = kept["uid"], kept["is_reported"]
+            # Not before: a message about the end of a run that is still being started stays unread.
+            self.started_by = self.started_by or self.identity
 
     def opening(self) -> bytes:
         """Return the payload of its open record: the awaited run."""
