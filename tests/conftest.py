@@ -21,6 +21,10 @@ pytest_plugins = ["onward.testing.fixtures", "pytester"]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# gRPC would start its threads again in a forked process, such as that of a Postgres server, and end
+# it if its files are closed meanwhile.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 # How long an example takes says something of the machine, and nothing of our code.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ours")

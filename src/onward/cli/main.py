@@ -17,6 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit status."""
     # gRPC prints its own lines to stderr, in its own format; what matters is logged by Onward.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # gRPC would start its threads again in a forked process, whose files are being closed.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         group = commands()
     except ModuleNotFoundError as error:
