@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
+from onward import App, workflow
 from onward.core.access import role_scopes
 from onward.engine.access.administration import Administration
+from onward.errors import RunFailed
 from onward.model.runs import NewRun
 from onward.store import open_store
 from onward.wire.messages import messages
@@ -59,3 +61,29 @@ async def test_a_worker_cannot_note_an_error_that_no_frame_could_carry(sqlite: W
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await call(channel, "Workers/NoteBlocked", request)
             assert refused.value.code() is not grpc.StatusCode.UNAVAILABLE  # it is not sent again
+
+
+@workflow
+async def fails_here() -> None:
+    raise LookupError("no such page")
+
+
+async def test_a_bulk_action_in_a_namespace_that_was_disabled_ends_with_a_report(
+    sqlite: Worlds,
+) -> None:
+    async with open_store(sqlite.url) as store:
+        scopes = role_scopes("operator") | role_scopes("worker")
+        key = (await Administration(store).create_key("default", "k", scopes, by="t")).key.reveal()
+    async with sqlite.serve() as world, App(f"onward://{world.server.address}", key=key) as app:
+        async with app.worker(workflows=[fails_here]):
+            run = await app.start(fails_here)
+            with pytest.raises(RunFailed):
+                await run.result(timeout="60s")
+        asked = await app.bulk.retry(name=fails_here.name)
+        assert asked.run is not None
+    async with open_store(sqlite.url) as store:
+        await Administration(store).enable("default", enabled=False)
+    async with sqlite.serve() as world, App(f"onward://{world.server.address}", key=key) as app:
+        async with app.worker(workflows=[fails_here]):
+            report = await (await app.get(asked.run.id)).result(timeout="60s")
+        assert report.by_error == {"namespace_disabled": 1}

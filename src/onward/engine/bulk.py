@@ -78,9 +78,14 @@ async def act(
     except OnwardError as error:
         if await _is_done(store, action, target):
             return None
-        message = str(error)[:MAX_MESSAGE]
-        return Refusal(target.id, target.uid, error.code, message, override(action, error.code))
+        return refusal_of(action, target, error)
     return None
+
+
+def refusal_of(action: BulkAction, target: Target, error: OnwardError) -> Refusal:
+    """Return why a run was left alone."""
+    message = str(error)[:MAX_MESSAGE]
+    return Refusal(target.id, target.uid, error.code, message, override(action, error.code))
 
 
 async def _act(store: Store, action: BulkAction, target: Target, options: BulkOptions) -> None:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from onward.codec import signature_of
 from onward.core.bulk import BulkAction
 from onward.core.retry import Retry
-from onward.engine.bulk import BULK_WORKFLOW, target_query
+from onward.engine.bulk import BULK_WORKFLOW, refusal_of, target_query
 from onward.engine.search import RunPage
+from onward.errors import NamespaceDisabled
 from onward.model.bulk import BulkOptions, Refusal, Target
 from onward.model.run_filter import RunQuery
 from onward.runtime.definition import StepDefinition, WorkflowDefinition
@@ -156,7 +157,10 @@ class BulkWorkflow:
 
         async def one(target: Target) -> Refusal | None:
             async with gate:
-                return await self._engine.act(BulkAction(action), target, options)
+                try:
+                    return await self._engine.act(BulkAction(action), target, options)
+                except NamespaceDisabled as error:  # by now: the report says so
+                    return refusal_of(BulkAction(action), target, error)
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(Target._make(each))) for each in page]

@@ -20,7 +20,7 @@ from onward.runtime.body.chunks import (
     ChunkShape,
     chunk_run,
 )
-from onward.runtime.body.held_results import reading_call
+from onward.runtime.body.held_results import LastHistory, reading_call
 from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_now
 from onward.runtime.definition import StepDefinition
@@ -262,6 +262,7 @@ class _Plan:
         body.names.check(kind, self._definition.name, self._definition.fn)
         self._how = mapped.map_options(body.retry)
         self._shape = ChunkShape(mapped.mapped)
+        self._histories = LastHistory(body.read_history)
         self._open = min(MAX_OPEN, limit)
         self._limit = limit // self._open
         self._limit_of_all = limit
@@ -311,7 +312,8 @@ class _Plan:
     async def _read(self, outcomes: Iterable[Outcome], name: str | None = None) -> None:
         """Read the first results that a chunk has kept in its history."""
         held = [(outcome, outcome.place) for outcome in outcomes if outcome.place is not None]
-        call = reading_call(self._body, self._definition.shape, [place for _, place in held])
+        places = [place for _, place in held]
+        call = reading_call(self._body, self._definition.shape, self._histories, places)
         future = self._body.ask(call, name)
         call.asked = self._asked
         for (outcome, _), value in zip(held, await future, strict=False):

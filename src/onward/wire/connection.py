@@ -53,7 +53,17 @@ _READY = grpc.ChannelConnectivity.READY
 _DOWN = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
 
 _open: WeakSet[Connection] = WeakSet()
-"""The connections that are open, in this process or in the one that it was forked from."""
+"""The connections that are open."""
+
+_inherited: list[Connection] = []
+"""Connections that were open when this process was forked."""
+
+
+def _inherit() -> None:
+    _inherited.extend(_open)
+
+
+os.register_at_fork(after_in_child=_inherit)
 
 
 class Connection:
@@ -93,9 +103,8 @@ class Connection:
             StoreUnusable: the file of the certificate authority cannot be read, or this process was
                 forked while a connection was open: gRPC does not survive that.
         """
-        for other in _open:
-            if other._pid != os.getpid():
-                raise forked(other._pid, other.where)
+        for other in _inherited:
+            raise forked(other._pid, other.where)
         self._credentials = credentials_of(self.address)
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
@@ -117,8 +126,7 @@ class Connection:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close(None)
-        if self._pid == os.getpid():
-            _open.discard(self)
+        _open.discard(self)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start a task that ends no later than this connection."""

@@ -189,7 +189,8 @@ async def test_a_step_that_its_body_gives_up_is_stopped(
 
         assert await run.result(timeout="60s") in ("gave up", "went on")
         await until(lambda: Seen.told == ["endless begins", "endless is stopped"])
-        assert [row.kind for row in await run.history()] == ["timer"]
+        kinds = [row.kind for row in await run.history()]
+        assert [kind for kind in kinds if kind != "clock"] == ["timer"]  # a slow machine adds one
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -22,7 +22,7 @@ from onward.runtime.body.chunk_data import (
     shortened,
 )
 from onward.runtime.body.chunks import ChunkShape
-from onward.runtime.body.held_results import read_results
+from onward.runtime.body.held_results import LastHistory, read_results
 from onward.runtime.definition import StepDefinition
 
 if TYPE_CHECKING:
@@ -95,3 +95,16 @@ async def test_a_result_that_is_gone_is_an_error_that_names_it() -> None:
 
     with pytest.raises(UnreadableRow, match="shout=1 in run chunk"):
         await read_results(nothing, [ResultPlace("chunk", "shout=1")])
+
+
+async def test_the_history_of_a_chunk_is_read_once_for_all_of_its_results() -> None:
+    reads: list[str] = []
+
+    async def read(run: str) -> Sequence[RecordRow]:
+        reads.append(run)
+        return ()
+
+    histories = LastHistory(read)
+    for run in ("first", "first", "second", "second", "first"):
+        await histories(run)
+    assert reads == ["first", "second", "first"]

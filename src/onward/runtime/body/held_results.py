@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onward.codec import CallShape
+    from onward.model.records import RecordRow
     from onward.runtime.body.body import Body
     from onward.runtime.body.call_sink import ReadHistory
     from onward.runtime.body.chunk_data import ResultPlace
@@ -32,10 +33,27 @@ if TYPE_CHECKING:
 NAME = "read map"
 
 
-def reading_call(body: Body, shape: CallShape, places: Sequence[ResultPlace]) -> StepCall:
+class LastHistory:
+    """Reads the histories of chunks, and keeps the last one: most reads are of the same chunk."""
+
+    def __init__(self, read: ReadHistory) -> None:
+        self._read = read
+        self._run = ""
+        self._rows: Sequence[RecordRow] = ()
+
+    async def __call__(self, run: str) -> Sequence[RecordRow]:
+        if self._run != run:
+            self._rows = await self._read(run)
+            self._run = run
+        return self._rows
+
+
+def reading_call(
+    body: Body, shape: CallShape, histories: LastHistory, places: Sequence[ResultPlace]
+) -> StepCall:
     """Return a call for the results at the first of these places: one at least."""
     body.names.check("step", NAME, read_results)
-    read = partial(read_results, body.read_history)
+    read = partial(read_results, histories)
     definition = StepDefinition(NAME, read, cast("CallShape", _Results(shape)), is_async=True)
     named = (" ".join(place) for place in places)
     return StepCall(definition, digest(*named), ((places,), {}))
