@@ -43,5 +43,5 @@ def test_a_psycopg_without_raw_cursors_is_refused_with_advice(
     monkeypatch.delattr(psycopg, "RawCursor")
     connection = psycopg.Connection.__new__(psycopg.Connection)
 
-    with pytest.raises(StoreUnusable, match=r"is older than 3\.2\. Install a newer one"):
+    with pytest.raises(StoreUnusable, match=r"is older than 3\.2\. Install a newer version"):
         psycopg_callers.caller(connection, waits=False)
