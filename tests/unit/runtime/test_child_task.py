@@ -34,6 +34,12 @@ async def rest() -> str:
 
 
 @workflow
+async def nap() -> str:
+    await onward.sleep("1m")
+    return "rested"
+
+
+@workflow
 async def awaits(what: str) -> int | str:
     match what:
         case "double":
@@ -42,6 +48,8 @@ async def awaits(what: str) -> int | str:
             return await fail()
         case "named":
             return await rest.options(id="chosen")()
+        case "nap":
+            return await nap.options(id="chosen")()
         case _:
             return await rest()
 
@@ -61,7 +69,9 @@ async def starts(what: str) -> str:
     return await child.result() if what == "awaited" else "done"
 
 
-REGISTRY = Registry([each.definition for each in (double, fail, rest, awaits, gives_up, starts)])
+REGISTRY = Registry(
+    [each.definition for each in (double, fail, rest, nap, awaits, gives_up, starts)]
+)
 
 
 def a_parent(name: str, *args: str) -> tuple[FakeEngine, FakeRun]:
@@ -180,7 +190,7 @@ async def test_a_start_that_the_engine_cannot_make_yet_is_made_later(
 async def test_a_child_that_ends_before_its_parent_knows_that_it_was_started_is_not_missed(
     monkeypatch: pytest.MonkeyPatch, warm: int
 ) -> None:
-    engine, _ = a_parent("awaits", "named")
+    engine, _ = a_parent("awaits", "nap")
     start, late = engine.start, [None, None]
 
     async def unheard(*args: object) -> object:
