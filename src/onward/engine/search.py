@@ -75,7 +75,7 @@ def _check(query: RunQuery, page: RunPage) -> None:
         check_tag(query.tag)
     if page.limit < 0:
         raise BadInput(
-            f"limit={page.limit}", "is negative", "Pass a limit of 0 or more, and read page by page"
+            f"limit={page.limit}", "is negative", "Pass a limit of 0 or more"
         )
 
 
