@@ -101,7 +101,7 @@ class Dead:
 
         Raises:
             BadInput: there is no such state, the tag is not valid, or the limit is not a whole
-                number of 0 or more.
+                number or is negative.
         """
         check_texts(before=before)
         query = await self._query(name, error, failed_step, state, queue, tag, since)

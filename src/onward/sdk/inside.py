@@ -60,7 +60,7 @@ def now() -> datetime:
     """Return the current time, which is the same in every replay.
 
     In a run, this is the time at which the last result, signal or timer was delivered to the body.
-    Outside a run, it is the time of this machine's clock.
+    Outside a run, it is the time on this machine's clock.
 
     Example:
         >>> import onward

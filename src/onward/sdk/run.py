@@ -93,7 +93,7 @@ class Run(Generic[R]):
                 registered type is raised directly instead.
             RunCancelled: the run was cancelled, or missed its deadline.
             RunPaused: the run is paused, and `raise_paused` is set.
-            NotOpen: the app was closed meanwhile; the run continues.
+            NotOpen: the app was closed in the meantime; the run continues.
         """
         refuse_in_body("waiting for a Run")
         if timeout is None:

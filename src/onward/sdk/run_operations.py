@@ -80,7 +80,7 @@ class RunOperations:
 
         Raises:
             BadInput: there is no such state or kind, the tag is not valid, both `parent` and `root`
-                are given, the limit is not a whole number of 0 or more, or a filter is not a
+                are given, the limit is not a whole number or is negative, or a filter is not a
                 string.
             NotFound: there is no such parent or root.
         """
@@ -159,15 +159,15 @@ class RunOperations:
     ) -> Run[Any]:
         """Retry a failed run: a new run, with the same id, continues from the failed call.
 
-        Completed work is not repeated, including in parallel branches. Only code that ran because
-        of the error, such as cleanup, runs again.
+        Completed work is not repeated, not even in parallel branches. Only code that ran
+        because of the error, such as cleanup, runs again.
 
         Args:
             id: The id of the run.
             force: Whether to retry the run even if it sent effects because of its error. These
                 effects are not sent again, and work completed before the error is not repeated,
-                even if the effects have undone it. With `force`, a retry may also send the effects
-                of a fork below the run again.
+                even if the effects have undone it. With `force`, a retry may also resend the
+                effects of a forked run below this one.
 
         Raises:
             RunOver: the run has succeeded, is still open, or has been replaced by another run. A

@@ -73,7 +73,7 @@ class PublishOperations:
     ) -> int:
         """Publish many events in one transaction: all of them, or none.
 
-        Through a server, all of them must fit into one message of 16 MiB.
+        If you publish through a server, all of them must fit into one message of 16 MiB.
 
         Args:
             topic: The topic, or its name, as in `publish`.
