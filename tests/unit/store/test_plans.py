@@ -263,3 +263,34 @@ def test_a_statement_that_would_walk_is_seen(connection: sqlite3.Connection) -> 
     assert tables_of("SELECT 1 FROM onward_run r JOIN onward_lease") == {
         "r": "onward_run", "onward_lease": "onward_lease",
     }  # fmt: skip
+
+
+def steps_of_sent_by_forks(children: int) -> int:
+    """Return about how many steps SQLite takes to look for forks below a run with children."""
+    made = connect(None)
+    migrate(made, ":memory:")
+    made.executemany(
+        "INSERT INTO onward_run (namespace, uid, id, kind, name, queue, state, parent,"
+        " parent_identity, root, cancel_with_parent, origin, created_at, updated_at)"
+        " VALUES ('', ?, ?, 'workflow', 'w', 'q', 'failed', ?, ?, 'p', 1, 'p', 1, 1)",
+        [("p", "p", None, None)]
+        + [(f"c{n}", f"chosen-{n}" if n % 2 else f"c{n}", "p", f":w#{n}") for n in range(children)],
+    )
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    made.set_progress_handler(count, 100)
+    values = {"namespace": "", "uid": "p", "cut": 0}
+    statement = STATEMENTS["sent_by_forks"]
+    made.execute(statement.sql, [values[name] for name in statement.parameters]).fetchall()
+    made.close()
+    return steps
+
+
+def test_a_retry_of_a_run_with_ten_times_as_many_children_looks_at_about_ten_times_as_much() -> (
+    None
+):
+    assert steps_of_sent_by_forks(2_000) < 15 * steps_of_sent_by_forks(200)

@@ -185,22 +185,23 @@ WITH RECURSIVE family(uid, asked, forked) AS (
     SELECT uid, nullif(uid, uid), 0 FROM onward_run WHERE namespace = :namespace AND uid = :uid
     UNION ALL
     SELECT c.uid, coalesce(k.asked, c.parent_identity),
-           CASE WHEN k.forked = 1 OR c.origin IS NULL OR c.origin IN (
-               SELECT f.uid FROM onward_run f INDEXED BY onward_run_parent
-               WHERE f.namespace = :namespace AND f.parent = k.uid AND f.parent IS NOT NULL
-                 AND f.link = 'forked_from') THEN 1 ELSE 0 END
+           CASE WHEN k.forked = 1 OR c.origin IS NULL OR (
+               SELECT count(*) FROM onward_run f
+               WHERE f.namespace = :namespace AND f.uid = c.origin
+                 AND coalesce(f.parent, '') = k.uid AND f.link = 'forked_from') = 1 THEN 1 ELSE 0 END
     FROM family k
     CROSS JOIN onward_run c INDEXED BY onward_run_parent
         ON c.namespace = :namespace AND c.parent = k.uid AND c.parent IS NOT NULL
         AND c.parent_identity IS NOT NULL
     WHERE k.forked = 1
        OR c.cancel_with_parent = 1
-      AND (k.asked IS NOT NULL OR c.parent_identity NOT IN (
-          SELECT identity FROM onward_record
-          WHERE namespace = :namespace AND run = :uid AND seq < CAST(:cut AS BIGINT)))
-      AND (SELECT count(*) FROM onward_run n INDEXED BY onward_run_parent
-           WHERE n.namespace = :namespace AND n.parent = k.uid AND n.parent IS NOT NULL
-             AND n.parent_identity = c.parent_identity AND n.newest <> 0
+      AND (k.asked IS NOT NULL OR (
+           SELECT count(*) FROM onward_record d
+           WHERE d.namespace = :namespace AND d.run = :uid AND d.identity = c.parent_identity
+             AND d.seq < CAST(:cut AS BIGINT)) = 0)
+      AND (SELECT count(*) FROM onward_run n INDEXED BY onward_run_newest
+           WHERE n.namespace = :namespace AND n.id = c.id AND n.newest = 1
+             AND coalesce(n.parent, '') = k.uid AND n.parent_identity = c.parent_identity
              AND n.state = 'succeeded' AND n.id <> coalesce(n.chain, n.uid)) = 0
 )
 SELECT e.name, e.key FROM family k
