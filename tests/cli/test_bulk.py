@@ -138,7 +138,7 @@ def test_a_bulk_action_that_no_worker_carries_out_says_so(
 ) -> None:
     monkeypatch.setattr(waiting, "NO_WORKER_SECONDS", 0.0)
     answer = ask("runs", "retry", "--all", "--bulk-id", "fix-1", "--timeout", "500ms")
-    assert "No worker serves queue 'default': run fix-1 begins when one does." in answer.err
+    assert "No worker serves queue 'default': run fix-1 will begin when one does." in answer.err
 
 
 @pytest.mark.parametrize(
@@ -161,3 +161,26 @@ def test_ids_and_filters_are_not_mixed(words: list[str], ask: Ask, db: str) -> N
     assert answer.status == 2
     texts = ("Pass", "cannot be combined", "requires")
     assert any(text in answer.err for text in texts)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["retry", "--all"], ["cancel", "open-1", "--wait"], ["cancel", "--all"]],
+    ids=" ".join,
+)
+def test_a_wrong_timeout_is_refused_before_anything_is_done(
+    words: list[str], ask: Ask, db: str
+) -> None:
+    with App(db).sync() as app:
+        app.start(charge.options(id="open-1"), 7)
+    answer = ask("runs", *words, "--timeout", "soon")
+    assert answer.status == 2
+    assert "'soon'" in answer.err
+    assert ask("runs", "show", "open-1", "--json").thing["state"] == "ready"
+    assert ask("runs", "list", "--name", "onward.bulk", "--json").things == []
+
+
+def test_a_start_with_a_wrong_timeout_starts_nothing(ask: Ask, db: str) -> None:
+    answer = ask("start", "charge", '{"cents": 1}', "--id", "new", "--wait", "--timeout", "soon")
+    assert (answer.status, "'soon'" in answer.err) == (2, True)
+    assert ask("runs", "list", "--id", "new", "--json").things == []

@@ -12,7 +12,7 @@ import click
 from onward.cli.command import DONE, NO
 from onward.cli.filters import choosing
 from onward.cli.run_report import first_line
-from onward.cli.waiting import is_over
+from onward.cli.waiting import check_timeout, is_over
 from onward.sdk.bulk_workflow import BulkReport
 
 if TYPE_CHECKING:
@@ -50,7 +50,12 @@ def in_bulk(*, failures: bool) -> Callable[[Command], Command]:
         click.option(
             "--no-wait", is_flag=True, help="Start the bulk action without waiting for it."
         ),
-        click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 30s."),
+        click.option(
+            "--timeout",
+            metavar="TIME",
+            callback=check_timeout,
+            help="Wait no longer than this, such as 30s.",
+        ),
     ]
 
     def given(work: Command) -> Command:

@@ -13,7 +13,7 @@ import click
 from onward.cli.command import DONE, NO, command
 from onward.cli.user_code import import_module
 from onward.cli.value import from_json
-from onward.cli.waiting import is_over
+from onward.cli.waiting import check_timeout, is_over
 from onward.codec import Arguments, encode
 from onward.codec.names import check_name
 from onward.core.instant import duration
@@ -54,7 +54,12 @@ def add_start(root: click.Group) -> None:
     @click.option(
         "--wait", is_flag=True, help="Wait until the run has ended, and print its result."
     )
-    @click.option("--timeout", metavar="DURATION", help="Wait no longer than this, such as 30s.")
+    @click.option(
+        "--timeout",
+        metavar="TIME",
+        callback=check_timeout,
+        help="Wait no longer than this, such as 30s.",
+    )
     async def start(
         context: CommandContext,
         *,

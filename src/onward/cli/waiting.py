@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from onward.core.instant import duration
 from onward.errors import NoWorker
 from onward.sdk.app import NO_WORKER_SECONDS
@@ -12,6 +14,15 @@ from onward.sdk.app import NO_WORKER_SECONDS
 if TYPE_CHECKING:
     from onward.cli.command import CommandContext
     from onward.sdk.run import Run
+
+
+def check_timeout(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    """Refuse a wrong `--timeout` before the command has done anything."""
+    try:
+        duration(given or 0)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return given
 
 
 async def is_over(
@@ -47,6 +58,6 @@ async def _note_no_worker(context: CommandContext, run: Run[Any]) -> None:
         await context.engine.check_served(run.uid)
     except NoWorker as error:
         context.out.note(
-            f"No worker serves queue {error.queue!r}: run {run.id} begins when one does. "
+            f"No worker serves queue {error.queue!r}: run {run.id} will begin when one does. "
             f"Start a worker, or press Ctrl-C and let the run wait."
         )
