@@ -294,6 +294,8 @@ class GrpcTransport:
         self._connection = connection
         self._where = connection.where
         self._failed = failed
+        self._largest = 0
+        """The size of the largest frame that was written."""
 
     async def read(self) -> bytes | None:
         try:
@@ -313,15 +315,18 @@ class GrpcTransport:
         fail: it is refused when it is sent again on the next stream.
         """
         failure = failure_of(error, self._where)
-        if isinstance(failure, PayloadTooLarge) and failure.max_bytes < self._connection.max_bytes:
+        if isinstance(failure, PayloadTooLarge) and (
+            failure.size_bytes <= self._largest and failure.max_bytes < self._connection.max_bytes
+        ):
             self._connection.max_bytes = failure.max_bytes
-            fact = f"takes no message of more than {failure.max_bytes:,} bytes"
+            fact = f"does not accept messages of more than {failure.max_bytes:,} bytes"
             return Unavailable(self._where, fact)
         return failure
 
     async def write(self, frame: bytes) -> None:
         if len(frame) > self._connection.max_bytes:
             raise PayloadTooLarge("a message", len(frame), self._connection.max_bytes)
+        self._largest = max(self._largest, len(frame))
         try:
             await self._call.write(frame)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
 from onward.core.run import RunState
+from onward.engine.loading import read_each
 from onward.engine.worker_engine import WorkerEngine
 from onward.errors import LeaseLost, OnwardError, StoreUnusable, Unavailable, UserError
-from onward.model.workers import ClaimAnswer, News
+from onward.model.workers import ClaimAnswer, LoadedRun, News
 from onward.wire.commit_queue import MAX_BYTES, CommitQueue, WireLimits
 from onward.wire.messages import messages
 from onward.wire.methods import METHODS
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from onward.model.commits import Answered, Commit, CommitOutcome
     from onward.model.following import Continuation, Followed
     from onward.model.runs import Move, RunOwner
-    from onward.model.workers import LoadedRun, LostWorker, Registration
+    from onward.model.workers import LostWorker, Registration
     from onward.wire.commit_queue import Wire
     from onward.wire.network import Network
     from onward.wire.stream import Beat
@@ -361,7 +362,13 @@ class RemoteWorker(WorkerEngine):
     async def load(
         self, histories: Collection[str], inboxes: Mapping[str, int | None]
     ) -> dict[str, LoadedRun]:
-        return loaded_runs(await self._ask("load", load_request(histories, inboxes)))
+        async def ask(runs: list[str]) -> dict[str, LoadedRun]:
+            wanted = [run for run in runs if run in histories]
+            seen = {run: inboxes[run] for run in runs if run in inboxes}
+            return loaded_runs(await self._ask("load", load_request(wanted, seen)))
+
+        found, failed = await read_each(ask, list(dict.fromkeys((*histories, *inboxes))))
+        return found | {run: LoadedRun(failure=error) for run, error in failed.items()}
 
     async def audit(self, known: Collection[str]) -> list[str]:
         kept = {*known, *self._unbegun()}

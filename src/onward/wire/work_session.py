@@ -24,6 +24,10 @@ HELLO_SECONDS = 10.0
 REQUEST_SECONDS = 30.0
 """How long a request may be unanswered; a claim may be for longer."""
 _LOOK_SECONDS = 5.0
+_READS = frozenset(
+    {"load", "messages", "peek", "peek_ids", "end_of", "effect", "cached_result", "handler"}
+)
+"""Requests whose responses have payloads of runs, so they may be too large."""
 
 
 class StreamOwner(Protocol):
@@ -153,12 +157,13 @@ class WorkSession:
         if self._timer is not None:
             self._timer.cancel()
         failure = self._stream.failure or Unavailable(self._where, "was disconnected")
+        passing = _as_outage(failure)
         if not self.closed.done():
-            self.closed.set_result(_for_commits(failure))
+            self.closed.set_result(passing)
         pending, self._pending = self._pending, {}
         for each in pending.values():
             if not each.done.done():
-                each.done.set_exception(failure)
+                each.done.set_exception(failure if each.name in _READS else passing)
 
     def _on_unsent(self, request: Any, error: PayloadTooLarge) -> None:
         """Fail a request that no server takes; the stream stays open."""
@@ -224,10 +229,11 @@ class WorkSession:
             pending.done.set_result(pending.parts)
 
 
-def _for_commits(failure: Exception) -> Exception:
-    """Return why a stream ended, for commits: they are sent again after a response was too large.
+def _as_outage(failure: Exception) -> Exception:
+    """Return why a stream ended, for what is sent again after a response was too large.
 
-    The requests that are unanswered fail with it, because one of them would get it again.
+    Only the unanswered requests that return payloads fail with `PayloadTooLarge`: one of them would
+    get the same response again.
     """
     if isinstance(failure, PayloadTooLarge):
         return Unavailable(failure.what, f"was too large ({failure.size_bytes:,} bytes)")

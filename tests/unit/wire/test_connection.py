@@ -36,7 +36,7 @@ class FakeServer:
         self.calls = 0
         self.failure: tuple[grpc.StatusCode, bytes | None] | None = None
         self.result: bytes | None = None
-        """What calls return instead of their arguments."""
+        """What calls and streams return instead of what they were sent."""
         self.port = 0
         self._server: Any = None
 
@@ -81,7 +81,7 @@ class FakeServer:
         while (data := await context.read()) is not getattr(grpc.aio, "EOF"):  # noqa: B009
             if data == b"break":
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
-            await context.write(data)
+            await context.write(data if self.result is None else self.result)
 
     async def _renew(self, data: bytes, context: Any) -> bytes:
         reply: bytes = messages.RenewReply(is_kept=True).SerializeToString()

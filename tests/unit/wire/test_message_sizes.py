@@ -54,7 +54,7 @@ async def test_a_frame_that_this_server_does_not_take_is_refused_on_the_next_str
     async with served(options=options) as server, connected(address(server)) as made:
         stream = await made.stream(WATCH.path)
         await stream.write(b"x" * 20_000)
-        with pytest.raises(Unavailable, match="takes no message of more than 10,000 bytes"):
+        with pytest.raises(Unavailable, match="does not accept messages of more than 10,000 bytes"):
             await stream.read()
         stream = await made.stream(WATCH.path)
         with pytest.raises(PayloadTooLarge, match="the limit is 10,000"):
@@ -62,3 +62,14 @@ async def test_a_frame_that_this_server_does_not_take_is_refused_on_the_next_str
         await stream.write(b"small")
         assert await stream.read() == b"small"
         stream.cancel()
+
+
+async def test_a_response_that_is_too_large_does_not_limit_what_is_sent() -> None:
+    options = [("grpc.max_send_message_length", 10_000)]
+    async with served(options=options) as server, connected(address(server)) as made:
+        server.result = b"x" * 20_000
+        stream = await made.stream(WATCH.path)
+        await stream.write(b"small")
+        with pytest.raises(PayloadTooLarge):
+            await stream.read()
+        assert made.max_bytes == MAX_MESSAGE_BYTES
