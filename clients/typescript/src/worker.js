@@ -71,6 +71,15 @@ function unguard() {
   if (!HAS_CHOSEN && --guarded === 0) process.off('unhandledRejection', onUnhandled);
 }
 
+const SIGNALS = ['SIGTERM', 'SIGINT'];
+/** The handlers of signals of all workers in this process. */
+const stops = new Set();
+
+/** Whether other code handles a signal too. Asked before any handler ran: one of `once` is gone afterwards. */
+function isHandledElsewhere(signal) {
+  return process.listeners(signal).some((each) => !stops.has(each));
+}
+
 /** Executes steps and workflows for an Onward server. */
 export class Worker {
   #options;
@@ -102,12 +111,13 @@ export class Worker {
    * under a new id: other workers continue the runs.
    */
   async run({ handleSignals = true, onReady = () => {} } = {}) {
-    let stoppedBy;
+    let exits = false;
     const stop = (signal) => {
-      stoppedBy = signal;
+      exits = !isHandledElsewhere(signal);
       this.stop(signal);
     };
-    if (handleSignals) for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, stop);
+    stops.add(stop);
+    if (handleSignals) for (const signal of SIGNALS) process.prependListener(signal, stop);
     guard();
     try {
       let before;
@@ -120,16 +130,17 @@ export class Worker {
       }
     } finally {
       unguard();
-      if (handleSignals) for (const signal of ['SIGTERM', 'SIGINT']) process.off(signal, stop);
-      if (stoppedBy !== undefined) this.#exitSoon(stoppedBy);
+      if (handleSignals) for (const signal of SIGNALS) process.off(signal, stop);
+      stops.delete(stop);
+      if (exits) this.#exitSoon();
     }
   }
 
   /** Let no step that ignores its signal keep the process alive; other code has time to come to its end. */
-  #exitSoon(signal) {
+  #exitSoon() {
     const exit = () => {
       const steps = unfinishedSteps();
-      if (steps.length === 0 || process.listenerCount(signal) > 0) return; // code of others ends the process
+      if (steps.length === 0) return;
       this.#options.log('worker.exits', { unfinished: steps.join(', ') });
       process.exit();
     };
