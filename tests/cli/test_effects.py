@@ -91,7 +91,7 @@ def test_show_says_what_was_sent_to_whom_and_why_it_is_unknown(shop: str, ask: A
     assert facts["why"] == "ConnectionError: the line went dead"
     assert facts["sent"] == f"once (limit: 3); the send began no later than {facts['changed']}"
     assert facts["reconciler"] == "none"
-    assert facts["not applied"].startswith("counts from 2")
+    assert facts["not applied"].startswith("valid only from 2")
     assert "next" not in facts
 
 

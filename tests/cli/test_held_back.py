@@ -51,7 +51,7 @@ def test_a_run_that_is_held_back_is_shown_with_reasons_and_the_next_command(
     why = ask("why", "order-1", "--db", held, "--json").things
     reasons = [each["text"] for each in why if each["kind"] in ("paused", "limit")]
     assert reasons == [
-        "queue 'default' has 0 of 0 runs running",
+        "queue 'default' has 0 running runs, and the limit is 0",
         "workflow 'shopping' is paused",
     ]
     assert all(reason in out for reason in reasons)

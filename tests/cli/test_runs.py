@@ -115,7 +115,7 @@ def test_a_run_that_is_not_there_is_an_answer(command: str, shop: str, ask: Ask)
 def test_changing_takes_no_beginning_of_somebodys_own_id(shop: str, ask: Ask) -> None:
     answer = ask("runs", "cancel", "hold", "--force")
     assert answer.status == 1
-    assert "it matches hold-1. To change a run, pass its whole id." in answer.err
+    assert "it matches hold-1. To change a run, pass its full id." in answer.err
     assert state(ask, "hold-1") == "waiting"
 
 
@@ -135,7 +135,7 @@ def test_force_ends_it_at_once(shop: str, ask: Ask) -> None:
 
 def test_cancelling_what_is_over_comes_too_late(shop: str, ask: Ask) -> None:
     answer = ask("runs", "cancel", "fail-1")
-    assert (answer.status, answer.out) == (1, "run fail-1 had already ended: it has failed\n")
+    assert (answer.status, answer.out) == (1, "run fail-1 has already ended: it has failed\n")
 
 
 def test_each_of_several_is_done_whatever_becomes_of_the_others(shop: str, ask: Ask) -> None:

@@ -173,7 +173,7 @@ def test_a_worker_that_is_late_to_renew_its_lease_is_named(url: str, ask: Ask) -
     asyncio.run(execute(url, earlier))
     out = ask("why", "left", "--db", url).out
     assert "- lease: its worker w-gone last renewed its lease 1h1m" in out
-    assert "its lease of 2h expires" in out
+    assert "its lease of 2h will expire" in out
 
 
 def test_what_is_over_waits_for_nothing(db: str, ask: Ask) -> None:

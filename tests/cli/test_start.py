@@ -98,7 +98,7 @@ def test_waiting_without_a_worker_says_so(
     monkeypatch.setattr(waiting, "NO_WORKER_SECONDS", 0.0)
     answer = ask("start", "hold", "--id", "hold-9", "--wait", "--timeout", "500ms")
     assert (answer.status, answer.out) == (1, "run hold-9 is ready\n")
-    assert "No worker serves queue 'default': run hold-9 begins when one does." in answer.err
+    assert "No worker serves queue 'default': run hold-9 will begin when one does." in answer.err
 
 
 def test_options_of_a_start_are_stored(shop: str, ask: Ask) -> None:

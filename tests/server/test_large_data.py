@@ -100,7 +100,9 @@ async def test_a_client_that_waits_for_too_many_runs_gets_an_error_for_the_rest(
         replies = await watch(world, uids, 2)
         [failure] = [each for reply in replies for each in reply.failures]
         assert failure.run == uid_of("r1")
-        assert "already waits for 2 runs. Wait for fewer runs at once" in failure.problem.message
+        assert (
+            "is already waiting for 2 runs. Wait for fewer runs at once" in failure.problem.message
+        )
         assert [end.uid for reply in replies for end in reply.ends] == [uid_of("r0")]
 
 

@@ -15,7 +15,7 @@ ATTEMPTS_HEAD = ("ATTEMPT", "BEGAN", "TOOK", "OUTCOME", "ERROR")
 _OUTCOMES = {
     "not_applied": "not applied",
     "not_started": "not started: it was too late",
-    "too_early": "not applied, too early to count",
+    "too_early": "not applied, but too early to be valid",
 }
 
 
@@ -108,7 +108,8 @@ def _receiver(info: EffectInfo) -> str | None:
 def _not_applied(info: EffectInfo) -> str | None:
     if info.judged_from is None or info.waits_for is None:
         return None
-    return f"counts from {from_text(info.judged_from)}: until then it may still be sent or arrive"
+    start = from_text(info.judged_from)
+    return f"valid only from {start}: until then, the effect may still be sent or arrive"
 
 
 def _next(info: EffectInfo) -> str | None:

@@ -118,7 +118,7 @@ async def show(context: CommandContext, *, effect_id: str) -> int:
     if suggested:
         context.out.say("\nPossible verdicts:")
     for choice in suggested:
-        when = "" if choice["since"] is None else f" (counts from {from_text(choice['since'])})"
+        when = "" if choice["since"] is None else f" (possible from {from_text(choice['since'])})"
         context.out.say(f"  {choice['meaning']}{when}:\n    {choice['command']}")
     return DONE
 

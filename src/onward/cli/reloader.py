@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onward.cli.command import DONE
 from onward.cli.source_watch import SourceWatch, folders_of
+from onward.errors.root import count_text
 
 if TYPE_CHECKING:
     from onward.cli.dev_server import DevServer
@@ -129,4 +130,4 @@ class Reloader:
 
 def _listed(paths: list[Path]) -> str:
     first, *others = (os.path.relpath(path) for path in paths)
-    return f"{first} and {len(others)} more files" if others else first
+    return f"{first} and {count_text(len(others), 'more file')}" if others else first

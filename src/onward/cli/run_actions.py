@@ -58,7 +58,7 @@ async def cancel(
         done = accepted and (not wait or state == RunState.CANCELLED)
         is_open = accepted and state not in TERMINAL
         text = "is being cancelled" if is_open else in_words(state)
-        before = "" if accepted else "had already ended: it "
+        before = "" if accepted else "has already ended: it "
         report_on(context, row.id, before + text, accepted=done, state=state)
         return done
 
@@ -187,7 +187,8 @@ def _after_resume(info: RunInfo) -> str:
     if info.held_by:
         holders = ", ".join(info.held_by)
         verb = f"onward runs resume {' '.join(info.held_by)}"
-        return f"is still paused, because it is also held by run {holders}. Run: {verb}"
+        noun = "run" if len(info.held_by) == 1 else "runs"
+        return f"is still paused, because it is also held by {noun} {holders}. Run: {verb}"
     if info.state == RunState.PAUSED:
         return f"is still paused ({info.reason}). Run: onward runs show {info.id}"
     return "continues"

@@ -153,7 +153,8 @@ def _arguments(arguments: Any) -> str | None:
 def state_text(info: RunInfo, blocked: str | None = None) -> str:
     """Return the state of a run for people, with runs whose pause holds it, or that replaced it."""
     others = [source for source in info.held_by if source != info.id]
-    held = [f"held by run {', '.join(others)}"] if others else []
+    noun = "run" if len(others) == 1 else "runs"
+    held = [f"held by {noun} {', '.join(others)}"] if others else []
     reason = blocked or info.reason
     marks = ["discarded"] if info.discarded is not None else []
     why = ", ".join(([] if reason is None else [reason]) + held + marks)

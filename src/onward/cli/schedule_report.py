@@ -45,7 +45,7 @@ def _note(info: ScheduleInfo) -> str | None:
     if info.error is not None:
         return info.error
     if info.held_at is not None:
-        return f"slot {iso(info.held_at)} is waiting for open runs"
+        return f"slot {iso(info.held_at)} is waiting for open runs to end"
     return "no longer declared" if info.is_missing_in_code else None
 
 

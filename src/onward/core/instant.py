@@ -99,7 +99,7 @@ def _from_parts(value: TimedeltaLike) -> Duration:
     try:
         return value.days * DAY + value.seconds * SECOND + value.microseconds
     except (AttributeError, TypeError):
-        raise BadInput("a duration", f"cannot be a {type(value).__name__}", _ADVICE) from None
+        raise BadInput("a duration", f"cannot be of type {type(value).__name__}", _ADVICE) from None
 
 
 def _from_text(text: str) -> Duration:

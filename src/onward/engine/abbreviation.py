@@ -67,7 +67,7 @@ async def find_run(store: Store, given: str, *, changes: bool) -> RunRow:
         return row
     named = {row.id: row for row in await store.find_ids(given)}
     if changes and named:
-        raise Unclear("run", given, tuple(named), "To change a run, pass its whole id")
+        raise Unclear("run", given, tuple(named), "To change a run, pass its full id")
     return only_one("run", given, named, store.namespace)
 
 

@@ -13,7 +13,7 @@ from onward.telemetry.error_text import describe
 
 _BAD_ENDS = (RunState.FAILED, RunState.CANCELLED, RunState.TIMED_OUT)
 _WHY = {
-    Reason.CRASHED: "its workers crashed repeatedly while they executed it",
+    Reason.CRASHED: "its workers crashed repeatedly while executing it",
     Reason.REPLACED: "it was cancelled: a new run with its id replaced it",
     Reason.PARENT: "it was cancelled together with the run that started it",
     Reason.FORCED: "it was cancelled by force, without cleanup",

@@ -12,6 +12,7 @@ from onward.core.flow import FlowId, FlowKind, Hold, Rate
 from onward.core.instant import show
 from onward.core.run import RunState
 from onward.engine.display import shown_time
+from onward.errors.root import count_text
 from onward.model.flow import EVERY_KEY, DeclaredLimits, FlowRow, in_force
 from onward.model.run_filter import RunQuery
 from onward.store.runs.listing import count_runs
@@ -222,7 +223,8 @@ def restrictions(run: RunRow, flows: Sequence[InForce], now: int) -> Iterator[tu
             yield "paused", f"{what} is paused", f"onward queues resume {option}"
         full = limits.max is not None and counted >= limits.max
         if full and not (begun and limits.hold is Hold.OPEN):
-            text = f"{what} has {counted} of {limits.max} runs {limits.hold}"
+            counted_runs = count_text(counted, f"{limits.hold} run")
+            text = f"{what} has {counted_runs}, and the limit is {limits.max:,}"
             move = f"Wait until a run ends, or raise the limit: onward queues limit {option} MAX"
             yield "limit", text, move
         if limits.rate is not None and next_at is not None and next_at > now and not begun:

@@ -35,7 +35,7 @@ async def report(store: Store, row: RunRow) -> RunReport:
     renewal = await _renewal(store, row)
     gone = None if renewal is None or renewal.is_alive else renewal.why_gone
     unserved = await store.why_unserved(row) if gone or await _is_due(store, row) else None
-    rest = "; another worker continues the run" if unserved is None else f", and {unserved}"
+    rest = "; another worker will continue the run" if unserved is None else f", and {unserved}"
     error = end.error or (None if is_over else _last_error(history))
     return RunReport(
         await whole_info(store, row),

@@ -74,9 +74,7 @@ def _check(query: RunQuery, page: RunPage) -> None:
     if query.tag is not None:
         check_tag(query.tag)
     if page.limit < 0:
-        raise BadInput(
-            f"limit={page.limit}", "is negative", "Pass a limit of 0 or more"
-        )
+        raise BadInput(f"limit={page.limit}", "is negative", "Pass a limit of 0 or more")
 
 
 async def _family(store: Store, parent: str | None, root: str | None) -> Family | None:

@@ -110,8 +110,8 @@ def _silent_worker(renewal: Renewal) -> list[Blocker]:
         return []
     text = f"its worker {renewal.worker} last renewed its lease {renewal.silence} ago"
     move = (
-        f"Wait; if the worker is gone, its lease of {show(renewal.length)} expires, and another "
-        "worker continues the run"
+        f"Wait; if the worker is gone, its lease of {show(renewal.length)} will expire, and "
+        "another worker will continue the run"
     )
     return [Blocker("lease", text, move)]
 
@@ -159,7 +159,7 @@ def _blockers(report: RunReport) -> list[Blocker]:
 def _gone(text: str, report: RunReport) -> Blocker:
     """Return that the worker of a running run does not execute it any more."""
     if report.is_taken_over:
-        move = "Wait; another worker takes over the run within one lease period"
+        move = "Wait; another worker will take over the run within one lease period"
         return Blocker("takeover", text, move)
     return Blocker("worker", text, "Start a worker: onward worker MODULE")
 

@@ -241,7 +241,7 @@ class Mapped(Generic[R_co]):
             call = self._mapped.mapped.shape.bind(args, {})
             return Item(call.payload().data, call.fingerprint())
         except Exception as refused:
-            refused.add_note(f"The error is about item {number} of the map, counted from 0.")
+            refused.add_note(f"The error is about item {number} of the map, counting from 0.")
             raise
 
 

@@ -411,7 +411,7 @@ def _check_suspects(suspects: Sequence[Any]) -> None:
     is_odd = any(not 0 <= each.crashes < MAX_CLAIM or each.room < 0 for each in suspects)
     if is_odd or len(suspects) > MAX_SUSPECTS:
         advice = "Check that the worker follows the worker protocol"
-        raise BadInput("the claim", "has invalid suspects", advice)
+        raise BadInput("the claim", "has an invalid `suspects` field", advice)
 
 
 def check_worker(registration: Registration, principal: Principal) -> None:

@@ -12,6 +12,7 @@ from grpc.aio import EOF  # type: ignore[attr-defined]  # the stubs lack it
 from onward.core.ids import is_uid
 from onward.engine.loading import read_each
 from onward.errors import BadInput, PayloadTooLarge, StoreUnusable, Unavailable
+from onward.errors.root import count_text
 from onward.model.runs import RunEnd
 from onward.server.faults import problem_of
 from onward.server.gate import check_namespace
@@ -128,9 +129,8 @@ class WatchedRuns:
             elif len(self._watched) < self._limits.watched:
                 self._expect(key)
             else:
-                fact = (
-                    f"is one too many: this client already waits for {self._limits.watched:,} runs"
-                )
+                watched = count_text(self._limits.watched, "run")
+                fact = f"is one too many: this client is already waiting for {watched}"
                 self._add_failure(
                     reply, key, BadInput(f"run {key[0]}", fact, "Wait for fewer runs at once")
                 )

@@ -103,9 +103,9 @@ EVENTS: dict[str, LogEvent] = dict(
             "run",
             _WARNING,
             f"{_RUN} reason effects",
-            "the run was not retried: if the reason is undone, it sent these effects because of its"
-            " error, and they may have undone work that a retry would keep; if it is forked, a fork"
-            " sent them, and a retry would send them again; to retry anyway: onward runs retry"
+            "the run was not retried: with reason=undone, the run sent these effects because of its"
+            " error, and they may have undone work that a retry would keep; with reason=forked, a"
+            " fork sent them, and a retry would send them again; to retry anyway: onward runs retry"
             " --force",
         ),
         _event(

@@ -77,7 +77,7 @@ def failpoint(name: str) -> None:
     try:
         action = _actions[name]
     except KeyError:
-        raise InvariantBroken(f"failpoint {name!r} is reached but not declared") from None
+        raise InvariantBroken(f"failpoint {name!r} was reached but is not declared") from None
     if action is not None:
         action()
 

@@ -470,7 +470,7 @@ async def test_one_that_takes_too_long_is_uncertain(app: App) -> None:
         assert info.why is not None
         assert "effect 'slow_deed'" in info.why
         assert "TimedOut" in info.why
-        assert "the reconciler is asked, or an operator decides" in info.why
+        assert "the reconciler will be asked, or an operator will decide" in info.why
     assert len(sent) == 1
 
 

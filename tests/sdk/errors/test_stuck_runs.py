@@ -227,7 +227,7 @@ async def test_a_routed_step_without_a_worker_is_reported_to_who_waits_for_its_r
 
 
 async def is_limited(app: App, run: Run[Any]) -> bool:
-    return any("runs running" in str(each) for each in await app.why(run.id))
+    return any(" running run" in str(each) for each in await app.why(run.id))
 
 
 @pytest.mark.usefixtures("soon")
@@ -239,7 +239,7 @@ async def test_a_limit_that_is_reached_is_reported(memory: App) -> None:
 
         [why] = await logged(run)
         gates["work"].set()
-        assert "workflow 'step work' has 1 of 1 runs running" in str(why)
+        assert "workflow 'step work' has 1 running run, and the limit is 1" in str(why)
         await run.result(timeout="60s")
 
 

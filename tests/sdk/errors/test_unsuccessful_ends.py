@@ -107,7 +107,7 @@ async def test_a_run_that_crashed_its_workers_says_so(memory: App) -> None:
     async with memory:
         run = await memory.start(waits)
         await memory._store.stop(run.uid, state="failed", reason="crashed")
-        told = "its workers crashed repeatedly while they executed it"
+        told = "its workers crashed repeatedly while executing it"
         assert await error_of(run, "failed") == told
         with pytest.raises(RunFailed, match=told):
             await run.result(timeout=SECONDS)

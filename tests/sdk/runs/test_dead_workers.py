@@ -64,7 +64,7 @@ async def test_a_live_worker_will_continue_a_run_of_a_dead_one(app: App) -> None
             [blocker] = await app.why("order-1")
 
             assert blocker.kind == "takeover"
-            assert re.fullmatch(f"{GONE}; another worker continues the run", blocker.text)
+            assert re.fullmatch(f"{GONE}; another worker will continue the run", blocker.text)
             assert await app.unserved() == []
 
 

@@ -125,7 +125,7 @@ async def test_a_run_with_which_workers_vanish_calls_for_a_human(url: str) -> No
 
     [told] = bell.told
     assert (told.run_id, told.why) == ("heavy", "crashed")
-    assert told.message == f"{MAX_CRASHES} workers in a row crashed while they executed the run"
+    assert told.message == f"{MAX_CRASHES} workers in a row crashed while executing the run"
     of_run = [each for each in log.events if str(each).startswith("run.")]
     assert of_run == ["run.claimed", "run.failed"]
 

@@ -152,7 +152,7 @@ def test_a_connection_that_waits_is_refused_by_the_sync_app(
 ) -> None:
     kind, transaction = ASYNC[driver]
     place = request.getfixturevalue("postgres_url") if kind == "postgres" else file
-    advice = "psycopg (Connection)" if kind == "postgres" else "sqlite3, or SQLAlchemy over it"
+    advice = "psycopg (Connection)" if kind == "postgres" else "sqlite3, or SQLAlchemy on top of it"
     with App(place).sync() as app:
         opening = AsyncExitStack()
         theirs = app._call(opening.enter_async_context(transaction(place, commit=True)))

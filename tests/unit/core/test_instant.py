@@ -90,7 +90,7 @@ def test_a_number_too_long_to_be_shown_is_refused_all_the_same() -> None:
 
 
 def test_what_is_no_duration_at_all_is_refused_by_its_type() -> None:
-    with pytest.raises(BadInput, match="cannot be a NoneType"):
+    with pytest.raises(BadInput, match="cannot be of type NoneType"):
         duration(None)  # type: ignore[arg-type]  # what a caller without types may pass
 
 

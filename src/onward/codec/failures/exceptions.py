@@ -16,7 +16,7 @@ from onward.codec.failures.registry import registered_name, registered_type
 from onward.codec.payload import JSON, Payload, unknown_tag
 from onward.core.retry import error_name
 from onward.errors import Undecodable
-from onward.errors.root import caught_as
+from onward.errors.root import caught_as, count_text
 from onward.telemetry.error_text import clip, message_of, safely, type_name
 from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.tracebacks import frames_of, keep_frames
@@ -118,7 +118,14 @@ class _Encoder:
         encoded = [self._next(member, deep) for member in error.exceptions]
         members = tuple(failure for failure in encoded if failure is not None)
         missing = len(encoded) - len(members)
-        return members, (f"{missing} more exceptions of this group were left out",) * bool(missing)
+        return members, _note_of_missing(missing)
+
+
+def _note_of_missing(count: int) -> tuple[str, ...]:
+    if not count:
+        return ()
+    were = "was" if count == 1 else "were"
+    return (f"{count_text(count, 'more exception')} of this group {were} left out",)
 
 
 def _head(error: BaseException) -> tuple[str, tuple[str, ...], str]:

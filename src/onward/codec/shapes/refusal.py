@@ -134,4 +134,5 @@ _JSON_NAMES: Final[dict[type, str]] = {
 
 def misfit(data: Any, wanted: str) -> Misfit:
     """Return the complaint about stored data of another kind than `wanted`."""
-    return Misfit(f"is {_JSON_NAMES[type(data)]}, not {with_article(wanted)}")
+    what = wanted if wanted == "None" else with_article(wanted)
+    return Misfit(f"is {_JSON_NAMES[type(data)]}, not {what}")

@@ -51,7 +51,7 @@ def check_queues(principal: Principal, queues: Collection[str]) -> FrameRefusal 
 def check_owner(known: KnownWorker, by: RunOwner) -> FrameRefusal | None:
     """Refuse a call for a run that the worker does not have under that fence."""
     if by.worker != known.worker:
-        return FrameRefusal("worker", "the call was made in the name of another worker")
+        return FrameRefusal("worker", "the call was made under the name of another worker")
     return held_problem(known, by.run, by.fence)
 
 

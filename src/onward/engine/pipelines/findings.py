@@ -58,8 +58,8 @@ async def _unconsumed(store: Store) -> AsyncIterator[Finding]:
     for topic, handler, pending in await store.read(removed):
         yield Finding(
             "removed_consumer",
-            f"{handler} has {count_text(pending, 'pending event')} of topic {topic}, but the code "
-            "no longer declares it",
+            f"{handler} has {count_text(pending, 'pending event')} from topic {topic}, but the "
+            f"code no longer declares {handler}",
             "No run handles them, and the inputs that caused them stay pending",
             f"Declare the consumer again, or skip the events: onward topics skip {quote(topic)} ID "
             f"--consumer {quote(handler)}",

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from onward.telemetry.scope import RunScope
 
 _TIMEOUT_ADVICE = (
-    "Its outcome is uncertain: the reconciler is asked, or an operator decides. To allow "
-    "more time, raise timeout="
+    "Its outcome is uncertain: the reconciler will be asked, or an operator will decide. To "
+    "allow more time, raise timeout="
 )
 
 

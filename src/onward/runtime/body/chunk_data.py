@@ -164,7 +164,8 @@ def shortened(error: Payload) -> Payload:
         message=failure.message[:MAX_TEXT],
         traceback="",
         notes=(
-            "Shortened: the chunk of this map has many errors. Its history has the whole error.",
+            "Shortened, because this map chunk has many errors. The chunk's history contains the "
+            "full error.",
         ),
         cause=None,
         context=None,

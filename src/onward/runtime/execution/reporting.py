@@ -111,5 +111,5 @@ def report_crasher(observer: Observer, run: ClaimedRun, worker: str, at: Instant
     """Report that a run was ended because workers crashed with it."""
     scope = scope_of(run, worker)
     report_claimed(observer, scope, run)
-    message = f"{run.crashes} workers in a row crashed while they executed the run"
+    message = f"{run.crashes} workers in a row crashed while executing the run"
     observer.run_left(scope, RunState.FAILED, Reason.CRASHED, at=at, message=message)

@@ -53,7 +53,7 @@ class Admission(ABC):
             raise StoreUnusable(
                 f"a connection of type {_kind(self._connection)}",
                 "is not in a transaction",
-                "Begin a transaction first, or call the app directly, without within",
+                "Begin a transaction first, or call the app directly instead of through within()",
             )
         return self._caller
 

@@ -60,10 +60,12 @@ async def trigger(tx: Tx, name: str, producer: str | None) -> list[str]:
     rows = {row[0]: row for row in await tx.fetch("list_pipelines")}
     if not name or name not in rows:
         raise NotFound("pipeline", name, tx.namespace, _LIST)
-    for paused, what in ((name, f"pipeline {name!r}"), ("", "every pipeline")):
-        if paused in rows and rows[paused][3]:
-            advice = f"onward pipelines resume {name if paused else '--all'}"
-            raise PipelineBlocked(what, "is paused", f"Resume it first: {advice}")
+    if rows[name][3]:
+        advice = f"Resume it first: onward pipelines resume {name}"
+        raise PipelineBlocked(f"pipeline {name!r}", "is paused", advice)
+    if "" in rows and rows[""][3]:
+        advice = "Resume them first: onward pipelines resume --all"
+        raise PipelineBlocked("all pipelines", "are paused", advice)
     producers = [row[0] for row in await tx.fetch("producers_of", pipeline=name)]
     if producer is not None:
         wanted = producer if producer in producers else f"{name}.{producer}"

@@ -68,8 +68,8 @@ class PostgresAdmission(Admission):
 
     def _drivers(self) -> str:
         if self._waits:
-            return "asyncpg, psycopg (AsyncConnection), or SQLAlchemy (async) over one of them"
-        return "psycopg (Connection), or SQLAlchemy over it"
+            return "asyncpg, psycopg (AsyncConnection), or SQLAlchemy (async) on top of one of them"
+        return "psycopg (Connection), or SQLAlchemy on top of it"
 
 
 def _caller(connection: object, *, waits: bool) -> Caller | None:

@@ -39,7 +39,7 @@ class SqliteAdmission(Admission):
 
     def _drivers(self) -> str:
         ours = sqlite3.__name__  # with the [sqlite] extra it is not the interpreter's
-        return f"{ours}{', aiosqlite' if self._waits else ''}, or SQLAlchemy over it"
+        return f"{ours}{', aiosqlite' if self._waits else ''}, or SQLAlchemy on top of it"
 
 
 async def _reaches(caller: Caller, path: Path | None) -> bool:

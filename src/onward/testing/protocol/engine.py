@@ -379,7 +379,9 @@ class ScriptedEngine:
         due = min((row.due for row in latest.values()), default=None)
         is_stopping = bool(run.of_kind(RecordKind.CANCEL))
         if due is not None and not is_stopping and (not move.HasField("due") or move.due != due):
-            raise RuleBroken("park-due", f"{what} is due at {move.due}, but its waits at {due}")
+            raise RuleBroken(
+                "park-due", f"{what} is due at {move.due}, but its waits are due at {due}"
+            )
 
 
 def _check_clock(record: Any, what: str) -> None:

@@ -10,7 +10,9 @@ RULES = {
     "request-ids": "Each request that expects an answer has its own id, which is not 0.",
     "ping": "A worker sends a ping at least every 10 seconds.",
     "renew": "A worker renews its lease at least three times per lease, even while busy.",
-    "one-claim": "A worker has at most one unanswered claim, for at most its free slots.",
+    "one-claim": (
+        "A worker has at most one unanswered claim, for no more runs than it has free slots."
+    ),
     "load-first": "A worker loads the history and inbox of a run that was executed before.",
     "own-runs": "A worker writes only to runs that it has claimed, with the fence of the claim.",
     "commit-numbers": "Commit numbers increase, and no two commits share a number.",
@@ -33,7 +35,7 @@ RULES = {
     "signals": (
         "A signal ends the oldest wait for its name, once. The record contains the message number."
     ),
-    "clock-records": "A wait or a cleanup whose worker is late counts from a clock record.",
+    "clock-records": "If a worker is late, a wait or a cleanup is measured from a clock record.",
     "timeouts": "A wait that gets no message in time ends as `timed_out`.",
     "children": "The commit that records a child as open also starts it, and names its parent.",
     "child-ends": "The message about a child's end closes the call, with a result or an error.",

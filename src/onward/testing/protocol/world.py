@@ -49,7 +49,7 @@ class World:
         ended.add_done_callback(lambda _: self.server.look_again())
         await self.server.until(lambda: self._has_joined or ended.done(), JOIN_SECONDS)
         if not self._has_joined:
-            fact = f"the worker has not joined after {JOIN_SECONDS:g} s"
+            fact = f"the worker did not join within {JOIN_SECONDS:g} s"
             if ended.done():
                 fact = f"the worker exited with status {ended.result()}"
             raise RuleBroken("hello-first", fact)
@@ -119,7 +119,7 @@ class World:
         await self.server.until(lambda: bool(broken) or is_true(), seconds)
         self.check()
         if not is_true():
-            raise RuleBroken(rule, f"{seen} after {seconds:g} s")
+            raise RuleBroken(rule, f"{seen} (waited {seconds:g} s)")
 
     async def quiet(self, seconds: float = QUIET_SECONDS) -> None:
         """Let the worker do what it must not do."""

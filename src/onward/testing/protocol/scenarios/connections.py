@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
 from onward.core.run import RunState
+from onward.errors.root import count_text
 from onward.testing.protocol.scenarios.parts import by_name, is_running, knows_sum
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ async def a_run_lost_while_away(world: World) -> None:
     commits = world.server.commits.count(run.uid)
     await world.quiet()
     written = world.server.commits.count(run.uid) - commits
-    world.expect("lost", written == 0, f"{written} commits came for the run")
+    world.expect("lost", written == 0, f"{count_text(written, 'commit')} came for the run")
     await world.over(world.start("sum", {"numbers": [1, 2]}), "lost")
 
 

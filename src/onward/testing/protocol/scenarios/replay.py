@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.run import RunState
+from onward.errors.root import count_text
 from onward.testing.protocol.engine import packed
 from onward.testing.protocol.scenarios.parts import by_name, knows_sum
 
@@ -33,7 +34,9 @@ async def a_takeover(world: World) -> None:
     knows_sum(world, 1, 2)
     run = await _half_done(world)
     commits = world.server.commits.count(run.uid)
-    world.expect("lost", commits == 2, f"{commits} commits came, and the second was lost")
+    world.expect(
+        "lost", commits == 2, f"{count_text(commits, 'commit')} came, and the second was lost"
+    )
     other = await world.over(world.start("sum", {"numbers": [1, 2]}), "lost")
     world.expect("lost", other.result() == 3, "other runs do not continue")
 
@@ -47,7 +50,9 @@ async def a_replay(world: World) -> None:
     world.engine.release(run)
     await world.over(run, "replay")
     world.expect("replay", run.result() == 102, f"the result is {run.result()!r}, not 102")
-    world.expect("identities", len(run.closed) == 2, f"history has {len(run.closed)} records")
+    world.expect(
+        "identities", len(run.closed) == 2, f"history has {count_text(len(run.closed), 'record')}"
+    )
 
 
 async def a_history_in_parts(world: World) -> None:

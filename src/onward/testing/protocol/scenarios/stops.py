@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onward.core.instant import SECOND
 from onward.core.replay import CANCEL_IDENTITY, RecordKind, RecordState
 from onward.core.run import RunState
+from onward.errors.root import count_text
 from onward.testing.protocol.engine import packed, unpacked
 from onward.testing.protocol.scenarios.parts import by_name, is_running, knows_sum
 from onward.testing.protocol.server import REFUSED
@@ -87,7 +88,9 @@ async def a_cancel_before_the_run(world: World) -> None:
     world.engine.release(run)
     await world.over(run, "cancel")
     is_right = run.state == RunState.CANCELLED and not run.of_kind(RecordKind.STEP)
-    world.expect("cancel", is_right, f"it is {run.state} with {len(run.history)} records")
+    world.expect(
+        "cancel", is_right, f"it is {run.state} with {count_text(len(run.history), 'record')}"
+    )
 
 
 async def a_deadline(world: World) -> None:
@@ -125,7 +128,7 @@ async def a_forced_end(world: World) -> None:
     world.engine.take_away(run)
     world.server.tell(run.uid)
     await world.until(
-        lambda: world.server.count("owned") > 0, "news", "it did not ask for the owner"
+        lambda: world.server.count("owned") > 0, "news", "it did not ask who owns the run"
     )
     await world.quiet()
     world.engine.send(run, "signal", "approval", packed("late"))
