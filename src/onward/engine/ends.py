@@ -16,7 +16,7 @@ _WHY = {
     Reason.CRASHED: "its workers crashed repeatedly while executing it",
     Reason.REPLACED: "it was cancelled: a new run with its id replaced it",
     Reason.PARENT: "it was cancelled together with the run that started it",
-    Reason.FORCED: "it was cancelled by force, without cleanup",
+    Reason.FORCED: "it was forcibly cancelled, without cleanup",
     Reason.DEADLINE: "it passed its deadline",
 }
 

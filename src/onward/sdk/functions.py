@@ -68,6 +68,8 @@ def time_limit(timeout: DurationLike) -> Duration:
     limit = duration(timeout)
     if not limit:
         raise BadInput(
-            f"timeout={timeout!r}", "leaves no time at all", "Allow more time, or leave it out"
+            f"timeout={timeout!r}",
+            "leaves no time at all",
+            "Allow more time, or leave out the timeout",
         )
     return limit

@@ -72,7 +72,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "run",
             _WARNING,
             f"{_RUN} worker",
-            "this worker no longer owns the run: another worker has it, or it was ended by force",
+            "this worker no longer owns the run: another worker has it, or it was forcibly ended",
         ),
         _event("run.paused", "run", _WARNING, f"{_RUN} reason error"),
         _event("run.stuck", "run", _WARNING, f"{_RUN} state waited_seconds why next"),

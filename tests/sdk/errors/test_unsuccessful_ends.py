@@ -68,7 +68,7 @@ async def test_a_run_cancelled_by_force_says_so(memory: App) -> None:
     async with memory, memory.worker():
         run = await waiting(memory, waits)
         await run.cancel(force=True)
-        assert await error_of(run, "cancelled") == "it was cancelled by force, without cleanup"
+        assert await error_of(run, "cancelled") == "it was forcibly cancelled, without cleanup"
 
 
 async def test_a_run_whose_cleanup_failed_has_that_error(memory: App) -> None:

@@ -135,7 +135,7 @@ class EventBatch:
     def _registered(self, given: Input) -> str:
         owner = owner_of(self._topic) if isinstance(self._topic, Topic) else None
         if owner is None:
-            fact = f"needs a pipeline, and no pipeline of this process declares {self.name!r}"
+            fact = f"needs a pipeline, and no pipeline in this process declares {self.name!r}"
             raise BadInput("input=", fact, "Publish to a topic that pipeline.topic(...) returned.")
         for name in ("source", "type", "id"):
             check_id(getattr(given, name), f"the {name} of an input")
