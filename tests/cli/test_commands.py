@@ -107,7 +107,7 @@ def test_looking_for_a_database_makes_none(path: tuple[str, ...], ask: Ask, tmp_
 @pytest.mark.parametrize(
     ("url", "fact"),
     [
-        (":memory:", "exists only in its own process"),
+        (":memory:", "exists only in the process that opened it"),
         ("no/such/folder.db", "is in a folder that does not exist"),
         ("mysql://host/db", "which Onward does not know"),
     ],

@@ -59,7 +59,7 @@ def test_the_first_command_creates_the_tables_of_a_new_database(
 
 def test_no_key_is_created_in_memory(ask: Ask) -> None:
     answer = ask("keys", "create", "--name", "a", "--role", "app", "--db", ":memory:")
-    assert (answer.status, "exists only in its own process" in answer.err) == (2, True)
+    assert (answer.status, "exists only in the process that opened it" in answer.err) == (2, True)
 
 
 def test_a_key_as_json_has_its_text_and_its_scopes(db: str, ask: Ask) -> None:

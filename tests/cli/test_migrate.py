@@ -50,7 +50,7 @@ def test_a_dry_run_makes_no_file(ask: Ask, tmp_path: Path) -> None:
 def test_a_database_in_memory_is_refused(flags: tuple[str, ...], ask: Ask) -> None:
     answer = ask("migrate", "--db", ":memory:", *flags)
     assert answer.status == 2
-    assert "exists only in its own process" in answer.err
+    assert "exists only in the process that opened it" in answer.err
 
 
 def test_a_role_without_rights_works_after_an_owner_has_migrated(

@@ -28,7 +28,7 @@ async def check_exists(url: str, advice: str) -> None:
     address = parse(url)
     if isinstance(address, SqliteAddress) and address.path is None:
         raise StoreUnusable(
-            ":memory:", "exists only in its own process, so it is empty here", advice
+            ":memory:", "exists only in the process that opened it, so it is empty here", advice
         )
     if not await is_there(address):
         raise StoreUnusable(str(address), "does not exist, or is not an Onward database", advice)

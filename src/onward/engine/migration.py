@@ -38,7 +38,7 @@ async def plan_migration(url: str) -> Migration:
     if isinstance(address, SqliteAddress) and address.path is None:
         raise StoreUnusable(
             ":memory:",
-            "exists only in its own process",
+            "exists only in the process that opened it",
             "Use a file, or postgresql://user@host/database",
         )
     before = await schema_at(address)

@@ -228,8 +228,8 @@ def _handler_name(target: Any, name: str | None, kind: str) -> str:
     checked = _checked(own, f"the {kind} name")
     if "." in checked or checked == "<lambda>":
         raise BadInput(
-            f"the name {checked!r} of a {kind}",
-            "contains a '.', or is the name of a lambda",
+            f"the {kind} name {checked!r}",
+            "contains a '.' or is the name of a lambda",
             "Pass a name= without '.'.",
         )
     return checked

@@ -31,9 +31,9 @@ class SqliteAdmission(Admission):
         locks = self._file.locks
         if has_wal_reset_bug() and locks is not None and not locks.alone():
             raise StoreUnusable(
-                f"the SQLite library {sqlite3.sqlite_version}",
+                f"SQLite {sqlite3.sqlite_version}",
                 "may damage the file if your transaction commits while another process uses it",
-                "Install a newer one: pip install 'onward[sqlite]'",
+                "Install a newer version: pip install 'onward[sqlite]'",
             )
         return caller
 

@@ -36,9 +36,9 @@ def check_library(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Non
     """
     if version < OLDEST:
         raise StoreUnusable(
-            f"the SQLite library {'.'.join(map(str, version))}",
+            f"SQLite {'.'.join(map(str, version))}",
             f"is older than {'.'.join(map(str, OLDEST))}",
-            "Install a newer one: pip install 'onward[sqlite]'",
+            "Install a newer version: pip install 'onward[sqlite]'",
         )
 
 
