@@ -168,7 +168,7 @@ def test_uvloop_that_is_not_installed_is_named(
     write(tmp_path, "m.py", f"{WORKFLOW}\napp = App('a.db')")
     answer = ask("worker", "m", "--uvloop")
     assert answer.status == 2
-    assert "--uvloop needs the package uvloop. Install it: pip install" in answer.err
+    assert "--uvloop needs the uvloop package. Install it: pip install" in answer.err
 
 
 @pytest.mark.parametrize(

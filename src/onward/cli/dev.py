@@ -58,7 +58,7 @@ def add_dev(root: click.Group) -> None:
 
         A server for the App's database runs beside the worker, and is not restarted with it. Other
         programs on this machine can connect to the address that the server prints. The server
-        needs the package grpcio; without this package, only the worker runs.
+        needs the grpcio package; without it, only the worker runs.
         """
         is_coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         lines = TextFormatter(dates=False, colour=is_coloured)

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.name != "click":
             raise
         sys.stderr.write(
-            "onward: the command line needs the package click. "
+            "onward: the command line needs the click package. "
             "Install it: pip install 'onward[cli]'\n"
         )
         sys.exit(2)

@@ -185,7 +185,7 @@ async def metrics_endpoint(app: App, address: str) -> AsyncIterator[int]:
     except ModuleNotFoundError:
         raise BadInput(
             "--metrics",
-            "needs the package prometheus-client",
+            "needs the prometheus-client package",
             "Install it: pip install 'onward[metrics]'",
         ) from None
     registry = CollectorRegistry()

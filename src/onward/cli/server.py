@@ -102,7 +102,7 @@ def server_class() -> type[OnwardServer]:
         if (error.name or "").split(".")[0] not in ("grpc", "google"):
             raise
         raise BadInput(
-            "a server", "needs the package grpcio", "Install it: pip install 'onward[server]'"
+            "a server", "needs the grpcio package", "Install it: pip install 'onward[server]'"
         ) from None
     return OnwardServer
 

@@ -200,6 +200,6 @@ def _uvloop() -> LoopFactory:
     factory = uvloop_factory()
     if factory is None:
         raise BadInput(
-            "--uvloop", "needs the package uvloop", "Install it: pip install 'onward[fast]'"
+            "--uvloop", "needs the uvloop package", "Install it: pip install 'onward[fast]'"
         )
     return factory

@@ -60,7 +60,7 @@ class Connecting(NamedTuple):
                 raise
             raise StoreUnusable(
                 "onward://",
-                "needs the packages grpcio and protobuf, which are not installed",
+                "needs the grpcio and protobuf packages, which are not installed",
                 "Install them: pip install 'onward[grpc]'",
             ) from missing
         key = self.key or os.environ.get(KEY_VARIABLE) or None

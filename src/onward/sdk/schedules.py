@@ -134,8 +134,8 @@ class Schedules:
     async def update(self, /, name: str, **fields: Any) -> ScheduleInfo:
         """Change fields of a schedule. Takes any of the arguments of `create`.
 
-        A new timing applies from now on. Past slots of the old timing that have no disposition yet
-        are recorded as missed or, if the schedule is paused, as paused.
+        A change of timing takes effect immediately. Past slots of the old timing that have no
+        disposition yet are recorded as missed or, if the schedule is paused, as paused.
 
         A parked schedule becomes active again. If its timing stays the same, its past slots are
         recorded as paused; otherwise, they are not recorded.

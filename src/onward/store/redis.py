@@ -186,7 +186,7 @@ def _client(url: str) -> Any:
         from redis.backoff import NoBackoff
     except ModuleNotFoundError as error:
         advice = "Install it: pip install 'onward[redis]'"
-        raise StoreUnusable("Redis", "needs the package redis", advice) from error
+        raise StoreUnusable("Redis", "needs the redis package", advice) from error
     try:
         split_server(url)
         return Redis.from_url(
