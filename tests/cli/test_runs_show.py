@@ -81,15 +81,16 @@ async def hear_of_a_stop() -> str:
 ALL: list[Any] = [book, ask, print_out, print_all, hear_of_a_stop]
 
 
-async def left_behind(url: str, start: Any, *, waits: int) -> None:
-    """Leave a run behind with as many open calls."""
+async def leave_behind(url: str) -> None:
+    """Leave a run behind with five open calls, one of them a child that waits, too."""
     app = App(url)
     async with app, app.worker(workflows=ALL):
-        run = await app.start(start)
+        run = await app.start(book.options(id="book-1"))
 
         async def is_there() -> bool:
-            rows = [row for row in await run.history() if row.seq is None]
-            return len(rows) == waits and await run.state() == "waiting"
+            if len([row for row in await run.history() if row.seq is None]) < 5:
+                return False
+            return {await run.state(), await (await app.get("inner")).state()} == {"waiting"}
 
         await until(is_there, 10)
 
@@ -97,7 +98,7 @@ async def left_behind(url: str, start: Any, *, waits: int) -> None:
 @pytest.fixture
 def db(url: str) -> str:
     """A database in which a run waits for one of each."""
-    asyncio.run(left_behind(url, book.options(id="book-1"), waits=5))
+    asyncio.run(leave_behind(url))
     return url
 
 
