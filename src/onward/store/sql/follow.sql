@@ -180,7 +180,8 @@ ORDER BY e.created_at, e.key LIMIT :limit;
 -- Effects that were or may have been applied by forks below a run, and by what these forks started. A
 -- retry of the run, which keeps the calls before `cut`, starts the runs of the others again, under the
 -- keys that they used first, so that it would send these effects again. A run with an id of its own
--- that has succeeded is not started again.
+-- that has succeeded is not started again. A parent is compared as `coalesce(parent, '')`, or Postgres
+-- would read all siblings of each child by the index on parents.
 WITH RECURSIVE family(uid, asked, forked) AS (
     SELECT uid, nullif(uid, uid), 0 FROM onward_run WHERE namespace = :namespace AND uid = :uid
     UNION ALL
